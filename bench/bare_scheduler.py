@@ -25,11 +25,14 @@ class BareScheduler:
     async def attach(self, _: object, context: grpc.aio.ServicerContext) -> None:
         """Read the reports of one worker until it leaves."""
         self._attached += 1
-        while await context.read() is not grpc.aio.EOF:
-            self._reports += 1
+        try:
+            while await context.read() is not grpc.aio.EOF:
+                self._reports += 1
+        finally:
+            self._attached -= 1
 
     async def status(self, _: bytes, context: grpc.aio.ServicerContext) -> bytes:
-        """Return as many nameless members as workers have attached."""
+        """Return as many nameless members as workers are attached."""
         members = [scheduler_pb2.Member()] * self._attached
         state = scheduler_pb2.ClusterState(members=members)
         return scheduler_pb2.StatusResponse(cluster=state).SerializeToString()

@@ -27,7 +27,12 @@ class ServiceProcess:
         with log.open("wb") as stderr:
             # In its own process group, because only the stack must receive Ctrl-C: it ends its children in order.
             self._process = subprocess.Popen(
-                command, stderr=stderr, stdin=subprocess.DEVNULL, env={**os.environ, **environment}, process_group=0
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=stderr,
+                stderr=stderr,
+                env={**os.environ, **environment},
+                process_group=0,
             )
 
     @property

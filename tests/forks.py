@@ -8,11 +8,13 @@ and 10 s. So are the programs that call the gateway with clients of others. All 
 process for each program.
 """
 
+import ctypes
 import errno
 import functools
 import gc
 import importlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -25,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+PR_SET_PDEATHSIG = 1  # prctl: the signal that a process gets when its parent ends
 PAUSE = 0.01  # seconds between two looks at whether a fork has ended
 # Of the run: its processes are forks of the one that imports this module when it collects the tests. No process writes
 # to the pipe; it is closed when the last process of the run has ended.
@@ -115,9 +118,12 @@ class Fork:
 
 
 def start(environment: dict[str, str], directory: str, stdout: Path, stderr: Path) -> int:
-    """Fork; return the process id of the fork, and 0 in the fork."""
-    pid = os.fork()
+    """Fork; return the process id of the fork, and 0 in the fork. It is killed when this process ends, with the run."""
+    parent, pid = os.getpid(), os.fork()
     if pid == 0:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # which ended before
+            os.kill(os.getpid(), signal.SIGKILL)
         os.environ.clear()
         os.environ.update(environment)
         os.chdir(directory)

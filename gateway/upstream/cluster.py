@@ -8,8 +8,9 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
-from fairlead.errors import Internal, Unavailable
+from fairlead.errors import Internal
 from fairlead.v1 import scheduler_pb2, worker_pb2
+from gateway.core.least_loaded import least_loaded, no_worker
 from gateway.core.stall_detector import BEAT_SECONDS, StallDetector
 from gateway.upstream.members import Members
 from gateway.upstream.placements import Decision, PlacementCounts
@@ -127,12 +128,11 @@ class Cluster:
     def _least_loaded(
         self, request: scheduler_pb2.DispatchRequest, members: Sequence[scheduler_pb2.Member], decision: Decision
     ) -> Placement:
-        candidates = [member for member in members if member.instance not in request.excluded]
-        if not candidates:
+        member = least_loaded(members, request.excluded, self._workers.load)
+        if member is None:
             self.placements.count(Decision.NO_WORKER)
-            raise Unavailable(f"no live worker serves model {request.model!r}")
+            raise no_worker(request.model, self.members.serving(request.model), request.excluded)
         self.placements.count(decision)
-        member = min(candidates, key=self._workers.load)
         link = self._workers.link(member.address, member.instance)
         return Placement(member.worker, member.instance, link, time.time_ns())
 

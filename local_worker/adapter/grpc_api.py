@@ -21,7 +21,7 @@ from local_worker.adapter.engine_api import (
     OutputPiece,
 )
 from local_worker.adapter.kv_stream import KvStream
-from local_worker.adapter.served_tokenizer import ServedTokenizer, load_tokenizer, unpack_tokenizer
+from local_worker.adapter.served_tokenizer import MOST_BYTES, ServedTokenizer, load_tokenizer, unpack_tokenizer
 from local_worker.core.batch import SampledLogprobs
 from local_worker.core.output_text import OutputText
 from local_worker.core.request import Request
@@ -117,12 +117,17 @@ class GrpcApi:
 
     async def _tokenizer_archive(self) -> bytes:
         data = bytearray()
+        call = self._stub.GetTokenizer(common_pb2.GetTokenizerRequest(), timeout=ANSWER_SECONDS)
         try:
             with _translated():
-                async for chunk in self._stub.GetTokenizer(common_pb2.GetTokenizerRequest(), timeout=ANSWER_SECONDS):
+                async for chunk in call:
                     data += chunk.data
+                    if len(data) > MOST_BYTES:
+                        raise EngineAway(f"its archive has more than {MOST_BYTES} bytes")
         except EngineAway as error:
             raise EngineAway(f"the engine does not give its tokenizer; name it with `tokenizer`: {error}") from error
+        finally:
+            call.cancel()
         return bytes(data)
 
 

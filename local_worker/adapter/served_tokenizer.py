@@ -12,7 +12,7 @@ from local_worker.prompt import Chat
 from local_worker.tokenizer import EncodedChat, HuggingFaceTokenizer
 from serving.config import ConfigError
 
-MOST_BYTES = 2**28  # of a tokenizer's unpacked files; the largest ones have 2**25
+MOST_BYTES = 2**28  # of a tokenizer's files, packed or unpacked; the largest ones have 2**25
 
 
 class ServedTokenizer(HuggingFaceTokenizer):

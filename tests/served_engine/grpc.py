@@ -62,6 +62,7 @@ class Grpc:
     def __init__(self, engine: ServedEngine, feed: Feed, wire: Wire) -> None:
         self.engine, self.feed, self.wire = engine, feed, wire
         self.last_request: Any = None
+        self.sends_for_ever = False  # whether its tokenizer has no end
 
     async def serve(self, address: str) -> grpc.aio.Server:
         server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
@@ -102,6 +103,8 @@ class Grpc:
 
     async def GetTokenizer(self, request: Any, context: Any) -> AsyncIterator[common_pb2.GetTokenizerChunk]:
         data = await asyncio.to_thread(tokenizer_archive)
+        while self.sends_for_ever:
+            yield common_pb2.GetTokenizerChunk(data=bytes(CHUNK))
         for start in range(0, len(data), CHUNK):
             yield common_pb2.GetTokenizerChunk(data=data[start : start + CHUNK])
 

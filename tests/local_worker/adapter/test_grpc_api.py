@@ -95,6 +95,14 @@ async def test_what_an_engine_says_of_itself(kind: str) -> None:
         assert await served.api.counts() == (0, 0.0)
 
 
+async def test_a_tokenizer_that_never_ends_is_refused_while_it_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving("vllm") as served:
+        served.servicer.sends_for_ever = True
+        monkeypatch.setattr("local_worker.adapter.grpc_api.MOST_BYTES", 9_999)
+        with pytest.raises(EngineAway, match="name it with `tokenizer`: its archive has more than 9999 bytes"):
+            await served.api.open(served.engine.info)
+
+
 @pytest.mark.parametrize("kind", DIALECTS)
 async def test_outputs_texts_and_ends(kind: str) -> None:
     async with serving(kind) as served:
