@@ -1,10 +1,11 @@
-"""The schedulers of the cluster, of which one leads: the one with the highest epoch."""
+"""The links to the schedulers of the cluster, of which one leads; see `gateway.core.followed_leader`."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
 from fairlead.v1 import scheduler_pb2
+from gateway.core.followed_leader import NO_EPOCH, FollowedLeader, ReportKind
 from gateway.upstream.members import Members
 from gateway.upstream.placements import Decision
 from gateway.upstream.scheduler import SchedulerLink, SchedulerUnavailable
@@ -26,9 +27,8 @@ class SchedulerLinks:
     `changed` is called when `members` may have changed; `connected` returns whether this gateway has a session with a
     worker.
 
-    States with an epoch below the highest seen come from a deposed leader and are ignored. If two schedulers report the
-    same epoch (both started without Redis), the first is followed. What standbys report counts while workers may not
-    have attached to the leader: one that was started anew may have reached a standby first.
+    What standbys report counts while workers may not have attached to the leader: a worker that has just started may
+    have reached a standby first.
     """
 
     def __init__(
@@ -43,14 +43,13 @@ class SchedulerLinks:
         self._members = members
         self._connected = connected
         self._changed = changed
-        self._epoch = 0
-        self._leader: SchedulerLink | None = None
+        self._followed: FollowedLeader[SchedulerLink] = FollowedLeader()
         self._reports: dict[SchedulerLink, WatchedCluster | None] = {}
-        self._conflicting: SchedulerLink | None = None  # has the leader's epoch; its reports are ignored
         self._reattach_timer: asyncio.TimerHandle | None = None
         self._overload_expiry: asyncio.TimerHandle | None = None
         self._links = [
-            SchedulerLink(address, secret, self._on_report, lambda: self._epoch, mutual_tls) for address in addresses
+            SchedulerLink(address, secret, self._on_report, lambda: self._followed.epoch, mutual_tls)
+            for address in addresses
         ]
 
     async def run(self) -> None:
@@ -65,29 +64,37 @@ class SchedulerLinks:
 
     async def select(self, request: scheduler_pb2.DispatchRequest) -> scheduler_pb2.DispatchReply:
         """Return the leader's reply; raise SchedulerUnavailable without a leader or a reply."""
-        if self._leader is None:
+        leader = self._followed.leader
+        if leader is None:
             is_reporting = any(link.is_reporting for link in self._links)
             raise SchedulerUnavailable(Decision.NO_LEADER if is_reporting else Decision.NO_SCHEDULER)
-        return await self._leader.select(request)
+        return await leader.select(request)
 
     def withdraw(self, request_id: str, attempt: int) -> None:
         """Return an assignment to the leader; it ignores one of an earlier leader that no worker reported."""
-        if self._leader is not None:
-            self._leader.withdraw(request_id, attempt)
+        if self._followed.leader is not None:
+            self._followed.leader.withdraw(request_id, attempt)
 
     def _on_report(self, link: SchedulerLink, report: WatchedCluster | None) -> None:
         self._reports[link] = report
-        if report is None or report.epoch == 0 or report.epoch < self._epoch:
-            if link is self._leader:
+        former = self._followed.leader
+        match self._followed.reported(link, NO_EPOCH if report is None else report.epoch):
+            case ReportKind.FROM_LEADER:
+                assert report is not None
+                self._update(report)
+            case ReportKind.FROM_NEW_LEADER:
+                assert report is not None
+                self._follow(link, former)
+                self._update(report)
+            case ReportKind.LEADER_LOST:
                 self._lose()
-            if self._hear_standbys():
-                self._changed()
-            return
-        if self._leader is None or report.epoch > self._epoch:
-            self._follow(link, report.epoch)
-        elif link is not self._leader:
-            self._report_conflict(link)
-            return
+                self._inherit()
+            case ReportKind.NEW_CONFLICT:
+                self._log_conflict(link)
+            case ReportKind.IGNORED:
+                self._inherit()
+
+    def _update(self, report: WatchedCluster) -> None:
         has_changed = self._members.update(report)
         self._cancel_overload_expiry()
         if self._members.overloaded_models():
@@ -95,34 +102,35 @@ class SchedulerLinks:
         if has_changed:
             self._changed()
 
-    def _follow(self, link: SchedulerLink, epoch: int) -> None:
-        log.info("follows scheduler", extra={"scheduler": link.address, "epoch": epoch})
-        if self._leader is not None and self._leader is not link:
-            self._leader.give_up_decisions(Decision.NO_LEADER)
-        self._leader, self._epoch, self._conflicting = link, epoch, None
+    def _follow(self, link: SchedulerLink, former: SchedulerLink | None) -> None:
+        log.info("follows scheduler", extra={"scheduler": link.address, "epoch": self._followed.epoch})
+        if former is not None and former is not link:
+            former.give_up_decisions(Decision.NO_LEADER)
         self._members.follow()
         self._start_reattach_timer()
         self._hear_standbys()
 
+    def _inherit(self) -> None:
+        if self._hear_standbys():
+            self._changed()
+
     def _hear_standbys(self) -> bool:
         """Inherit what standbys report, unless workers had the time to attach to a leader; return whether that changes
         anything."""
-        if self._leader is not None and self._reattach_timer is None:
+        if self._followed.leader is not None and self._reattach_timer is None:
             return False
         standbys = [report for report in self._reports.values() if report is not None and report.epoch == 0]
         changes = [self._members.hear(standby) for standby in standbys]
         return any(changes)
 
-    def _report_conflict(self, other: SchedulerLink) -> None:
-        if self._conflicting is not other:
-            self._conflicting = other
-            log.error(
-                "two schedulers lead at once: give them one Redis, or leave one out",
-                extra={"followed": self._leader and self._leader.address, "ignored": other.address},
-            )
+    def _log_conflict(self, other: SchedulerLink) -> None:
+        followed = self._followed.leader
+        log.error(
+            "two schedulers lead at once: give them one Redis, or leave one out",
+            extra={"followed": followed and followed.address, "ignored": other.address},
+        )
 
     def _lose(self) -> None:
-        self._leader = None
         self._members.follow()
         self._cancel_reattach_timer()
         self._forget_overload()

@@ -14,6 +14,7 @@ from fairlead.rpc.channel import MAX_MESSAGE_BYTES
 from fairlead.rpc.status import from_call
 from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
 from gateway.core.hedge import HEDGE_SECONDS
+from gateway.core.suspects import Suspects
 from gateway.upstream.attempt import Attempt, AttemptKey, Event, WorkerLost, is_joined, route
 from gateway.upstream.hedge import hedged
 from gateway.upstream.short_prompts import SHORT_PROMPT, Answer, ShortPrompts
@@ -148,11 +149,12 @@ class WorkerLinks:
         encode_seconds: float = ENCODE_SECONDS,
     ) -> None:
         self._secret = secret
-        self._silent_seconds = silent_seconds
         self._encode_seconds = encode_seconds
         self._mutual_tls = mutual_tls
         self._links: dict[Key, WorkerLink] = {}
-        self._suspects: dict[Key, asyncio.TimerHandle] = {}
+        self._members: set[Key] = set()
+        self._suspects: Suspects[Key] = Suspects(silent_seconds)
+        self._timer: asyncio.TimerHandle | None = None  # for the next deadline of the suspects
         self._closing: list[asyncio.Task[None]] = []
         self._next_compared = 0  # index of a member
 
@@ -221,33 +223,21 @@ class WorkerLinks:
 
     def keep(self, members: Collection[scheduler_pb2.Member]) -> None:
         """Close the links to workers that are no longer members: idle ones at once, others when they become silent."""
-        live = {(member.address, member.instance) for member in members}
+        self._members = {(member.address, member.instance) for member in members}
         self._closing = [task for task in self._closing if not task.done()]
-        for key in [key for key in self._suspects if key in live]:
-            self._suspects.pop(key).cancel()
-        for key in [key for key in self._links if key not in live and key not in self._suspects]:
-            self._suspect(key)
+        self._close_lost()
 
-    def _suspect(self, key: Key) -> None:
-        link = self._links[key]
-        if link.attempts:
-            later = asyncio.get_running_loop().call_later
-            self._suspects[key] = later(self._silent_seconds, self._check_suspect, key, link.received)
-        else:
-            self._drop(key)
-
-    def _check_suspect(self, key: Key, received: int) -> None:
-        del self._suspects[key]
-        if self._links[key].received == received:
-            self._drop(key)
-        else:
-            self._suspect(key)
-
-    def _drop(self, key: Key) -> None:
-        self._closing.append(asyncio.create_task(self._links.pop(key).close()))
+    def _close_lost(self) -> None:
+        loop = asyncio.get_running_loop()
+        for key in self._suspects.lost(self._links, self._members, loop.time()):
+            self._closing.append(asyncio.create_task(self._links.pop(key).close()))
+        if self._timer is not None:
+            self._timer.cancel()
+        due = self._suspects.next_deadline()
+        self._timer = None if due is None else loop.call_at(due, self._close_lost)
 
     async def close(self) -> None:
         """Close every link."""
-        for timer in self._suspects.values():
-            timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         await asyncio.gather(*self._closing, *(link.close() for link in self._links.values()))
