@@ -35,6 +35,10 @@ def _numbers(text: str) -> list[int]:
     return [int(number) for number in text.split(",")]
 
 
+def _names(text: str) -> list[str]:
+    return text.split(",")
+
+
 def _one(option: str, text: str) -> int:
     if not text.isdecimal():
         raise SystemExit(f"{option}: this study needs one number, got {text!r}")
@@ -44,9 +48,9 @@ def _one(option: str, text: str) -> int:
 STUDIES: dict[str, tuple[Sequence[str], Callable[[argparse.Namespace], Sequence[Row]]]] = {
     "pools": (
         pools.COLUMNS,
-        lambda a: list(pools.rows(_numbers(a.workers), a.calls, _one("--users", a.users), a.routes.split(","))),
+        lambda a: list(pools.rows(_numbers(a.workers), a.calls, _one("--users", a.users), a.routes or pools.ROUTES)),
     ),
-    "gaps": (gaps.COLUMNS, lambda a: list(gaps.rows(_numbers(a.workers), a.calls))),
+    "gaps": (gaps.COLUMNS, lambda a: list(gaps.rows(_numbers(a.workers), a.calls, a.routes or gaps.ROUTES))),
     "divided": (divided.COLUMNS, lambda a: list(divided.rows(_one("--workers", a.workers), a.calls))),
     "users": (users.COLUMNS, lambda a: [users.Row(number) for number in _numbers(a.users)]),
 }
@@ -59,7 +63,7 @@ def main() -> None:
     parser.add_argument("--workers", default="8,64,256,1000")
     parser.add_argument("--calls", type=int, default=120)
     parser.add_argument("--users", default="10")
-    parser.add_argument("--routes", default="doubleq,least-delay,preble,least-loaded")
+    parser.add_argument("--routes", type=_names, help="routes, for pools and gaps (default: those of the study)")
     parser.add_argument(
         "--processes", type=int, default=os.cpu_count(), help="number of parallel processes (default: one per core)"
     )

@@ -1,6 +1,6 @@
 """The service gap between users whose demand exceeds the capacity, beside its bound."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from bench.scaling.flood import Flood
@@ -22,6 +22,7 @@ COLUMNS = (
 )
 USERS = 8
 SYSTEMS = (("doubleq", "dlpm"), ("least-delay", "dlpm"), ("per-client-round-robin", "vtc"), ("doubleq", "fcfs"))
+ROUTES = frozenset(route for route, _ in SYSTEMS)
 
 
 def small_pool(route: str, policy: str) -> ClusterSpec:
@@ -58,8 +59,9 @@ class Row:
         )
 
 
-def rows(workers: Iterable[int], calls: int) -> Iterator[Row]:
-    """Yield a row per pool and system; `calls` is per worker."""
+def rows(workers: Iterable[int], calls: int, routes: Collection[str]) -> Iterator[Row]:
+    """Yield a row per pool and system, but only of these routes; `calls` is per worker."""
     for pool in workers:
         for route, policy in SYSTEMS:
-            yield Row(route, policy, Flood(pool, calls, USERS))
+            if route in routes:
+                yield Row(route, policy, Flood(pool, calls, USERS))

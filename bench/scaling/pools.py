@@ -21,6 +21,7 @@ COLUMNS = (
     "CPU s",
     "peak GB",
 )
+ROUTES = ("doubleq", "least-delay", "preble", "least-loaded")
 
 
 @dataclass(frozen=True, slots=True)
