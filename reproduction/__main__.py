@@ -12,6 +12,7 @@ from cli.jobs import run_jobs
 from cli.option_types import make_file, make_folder, whole, written_to
 from cli.writing import write
 from fairlead.errors import FairleadError, InvalidRequest
+from reproduction import beyond
 from reproduction.item import Item, Report, Study
 from reproduction.registry import ITEMS
 from reproduction.sources import Sources
@@ -29,7 +30,10 @@ name that the command writes.
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return the exit status: 0 success, 1 failure with a one-line reason, 2 wrong usage."""
-    args = _parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    if words[:1] == [beyond.NAME]:
+        return beyond.main(words[1:])
+    args = _parser().parse_args(words)
     try:
         return run(args)
     except (FairleadError, OSError) as error:
@@ -41,7 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m reproduction", description="The papers' figures and tables, simulated."
+        prog="python -m reproduction",
+        description="The papers' figures and tables, simulated.",
+        epilog=f"`{beyond.NAME}` as the only name compares the routes with later ones; see its own --help.",
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="names of items, or all; see --list")
     parser.add_argument("--list", action="store_true", help="list the items and exit")
@@ -71,6 +77,7 @@ def run(args: argparse.Namespace) -> int:
     if args.list or not args.names:
         for item in ITEMS.values():
             print(f"{item.name:<22} {item.source}")
+        print(f"{beyond.NAME:<22} {beyond.TITLE}; not in `all`")
         return 0
     chosen = _chosen(args.names)
     _prepare(args)

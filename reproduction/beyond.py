@@ -1,4 +1,4 @@
-"""`python -m reproduction.beyond`: the routes that the project offers and their rivals in every cell of DLPM Figure 7.
+"""`python -m reproduction beyond`: the routes that the project offers and their rivals in every cell of DLPM Figure 7.
 
 Each trial is kept in a file, and a later call runs only those that are missing. Use a new folder after a change of the
 simulator or of a policy.
@@ -16,6 +16,9 @@ from fairlead.errors import FairleadError
 from reproduction.beyond_report import report
 from reproduction.beyond_trial import Trial, keep, load, trials
 
+NAME = "beyond"
+TITLE = "The routes that the project offers and their rivals, in every cell of DLPM Figure 7"
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the missing trials and print the tables; return the exit status: 0 success, 1 failure, 130 interrupted."""
@@ -29,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             keep(args.results, trial, measures)
         print(report({trial: found for trial in wanted if (found := load(args.results, trial)) is not None}))
     except (FairleadError, OSError) as error:
-        print(f"reproduction.beyond: {error}", file=sys.stderr)
+        print(f"reproduction {NAME}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -37,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m reproduction.beyond", description=__doc__)
+    parser = argparse.ArgumentParser(prog=f"python -m reproduction {NAME}", description=__doc__)
     parser.add_argument(
         "--results",
         type=Path,

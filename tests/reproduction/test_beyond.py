@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from reproduction.__main__ import main as reproduction
 from reproduction.beyond import main
 from reproduction.beyond_report import report
 from reproduction.beyond_trial import (
@@ -83,6 +84,16 @@ def test_the_command_prints_what_is_there(tmp_path: Path, capsys: pytest.Capture
     keep(tmp_path, Trial(QA, OURS, 1), MEASURES)
     assert main(["--results", str(tmp_path), "--report"]) == 0
     assert "1 trials" in capsys.readouterr().out
+
+
+def test_the_command_is_one_of_the_reproductions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(tmp_path, Trial(QA, OURS, 1), MEASURES)
+    assert reproduction(["beyond", "--results", str(tmp_path), "--report"]) == 0
+    assert "1 trials" in capsys.readouterr().out
+    assert reproduction(["beyond", "--results", str(tmp_path / f"{Trial(QA, OURS, 1).file}"), "--report"]) == 1
+    assert capsys.readouterr().err.startswith("reproduction beyond: --results: ")
+    assert reproduction(["--list"]) == 0
+    assert "\nbeyond " in capsys.readouterr().out
 
 
 def test_every_second_worker_is_slower_in_the_cell_of_unequal_workers() -> None:
