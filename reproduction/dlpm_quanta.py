@@ -81,7 +81,8 @@ def _trade(dlpm: Sequence[tuple[float, float]]) -> Finding:
 MISBEHAVING = Tree(3, question_tokens=1000, common_tokens=900)
 
 
-def _trees(first: Tree) -> Programs:
+def trees(first: Tree) -> Programs:
+    """Return Figure 10's workload, in which client 0 sends `first`."""
     return programs(15.0, Sender("0", first, 0.8), *(Sender(client, Tree(3), 0.8) for client in "12"))
 
 
@@ -90,9 +91,9 @@ def _fig10_jobs() -> dict[str, SimulationJob]:
     for case, first in CASES.items():
         for quantum in WORKER_QUANTA:
             name = f"{case}, DoubleQ, Q^w = {quantum:,}"
-            jobs[name] = Scenario(system("DoubleQ", 4, A10G, worker_quantum=quantum), _trees(first))
+            jobs[name] = Scenario(system("DoubleQ", 4, A10G, worker_quantum=quantum), trees(first))
         for scheduler in OTHERS:
-            jobs[f"{case}, {scheduler}"] = Scenario(system(scheduler, 4, A10G), _trees(first))
+            jobs[f"{case}, {scheduler}"] = Scenario(system(scheduler, 4, A10G), trees(first))
     return jobs
 
 
@@ -144,14 +145,18 @@ def _series(values: Sequence[float]) -> str:
 ONE_GPU = {"DLPM": "DoubleQ", "LPM": "RR + LPM", "VTC": "VTC"}
 
 
+FIG11 = {
+    **{f"{n} clients": programs(60.0, *(Sender(str(m), Judge(4), 1.0 / n) for m in range(n))) for n in CLIENTS},
+    "trees": programs(60.0, *(Sender(str(m), Tree(3), 0.1) for m in range(5))),
+}
+
+
 def _fig11_jobs() -> dict[str, SimulationJob]:
-    jobs: dict[str, SimulationJob] = {}
-    for clients in CLIENTS:
-        workload = programs(60.0, *(Sender(str(n), Judge(4), 1.0 / clients) for n in range(clients)))
-        for name, scheduler in ONE_GPU.items():
-            jobs[f"{clients} clients, {name}"] = Scenario(system(scheduler, 1, A10G), workload)
-    trees = programs(60.0, *(Sender(str(n), Tree(3), 0.1) for n in range(5)))
-    return jobs | {f"trees, {name}": Scenario(system(scheduler, 1, A10G), trees) for name, scheduler in ONE_GPU.items()}
+    return {
+        f"{case}, {name}": Scenario(system(scheduler, 1, A10G), workload)
+        for case, workload in FIG11.items()
+        for name, scheduler in ONE_GPU.items()
+    }
 
 
 def _fig11(runs: Runs) -> Report:

@@ -49,14 +49,14 @@ def _views(runs: Runs) -> tuple[list[tuple[object, ...]], list[Chart]]:
     return rows, [chart for panel in panels for chart in panel]
 
 
-def _worst(run: SimulationRun, clients: Sequence[str]) -> float:
+def worst_response(run: SimulationRun, clients: Sequence[str]) -> float:
     """Return the highest windowed response time of these clients, in seconds."""
     return max(max(response_times(run.of(client), run.seconds)[1]) for client in clients)
 
 
-def _share(run: SimulationRun, until: float) -> float:
-    """Return Jain's index of the clients' actual service by that second."""
-    return jain_index([actual(run, client)[int(until)] for client in run.clients])
+def half_way_index(run: SimulationRun) -> float:
+    """Return Jain's index of the clients' actual service by the middle of the run."""
+    return jain_index([actual(run, client)[int(run.seconds / 2)] for client in run.clients])
 
 
 def _asked(run: SimulationRun) -> float:
@@ -83,8 +83,8 @@ def _but(values: Mapping[str, float], *names: str) -> dict[str, float]:
 
 def _fig8(runs: Runs) -> Report:
     rows, charts = _views(runs)
-    quiet = {name: _worst(run, ("0", "1")) for name, run in runs.items()}
-    loud = {name: _worst(run, ("2", "3")) for name, run in runs.items()}
+    quiet = {name: worst_response(run, ("0", "1")) for name, run in runs.items()}
+    loud = {name: worst_response(run, ("2", "3")) for name, run in runs.items()}
     hits = ", ".join(f"{name} {hit_rate(run):.0%}" for name, run in runs.items())
     prompt = fmean(record.input_tokens for record in runs["VTC"].records)
     because = f"of prompts of {prompt:,.0f} tokens on average the caches hold {hits}"
@@ -116,8 +116,8 @@ def _fig9(runs: Runs) -> Report:
     rows, charts = _views(runs)
     findings = [
         _fig9_end({name: run.seconds for name, run in runs.items()}),
-        _fig9_waits({name: _worst(run, ("1", "2")) for name, run in runs.items()}),
-        _fig9_shares({name: _share(run, run.seconds / 2) for name, run in runs.items()}),
+        _fig9_waits({name: worst_response(run, ("1", "2")) for name, run in runs.items()}),
+        _fig9_shares({name: half_way_index(run) for name, run in runs.items()}),
     ]
     return Report(rows, charts, findings, columns=len(runs))
 
@@ -187,7 +187,7 @@ def _fig12(runs: Runs) -> Report:
             "lower under DLPM than under each of the others",
             f"it is lowest under {min(waits, key=lambda name: waits[name])}",
         ),
-        _fig12_shares({name: _share(run, run.seconds / 2) for name, run in runs.items()}, _asked(runs["VTC"])),
+        _fig12_shares({name: half_way_index(run) for name, run in runs.items()}, _asked(runs["VTC"])),
     ]
     return Report(rows, charts, findings, columns=len(runs))
 

@@ -3,6 +3,7 @@
 from reproduction import (
     dlpm_fig7,
     dlpm_fig7_variations,
+    dlpm_offered,
     dlpm_quanta,
     dlpm_views,
     fairserve,
@@ -28,6 +29,7 @@ MODULES = (
     dlpm_fig7,
     dlpm_fig7_variations,
     dlpm_views,
+    dlpm_offered,
     fairserve,
     fairserve_case,
     fairserve_variations,
