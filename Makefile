@@ -88,7 +88,7 @@ test-vllm: vllm-venv ## run the tests that need vLLM, those of its contract also
 	$(VLLM_PYTEST) -m vllm $(VLLM_TESTS)
 
 mutate: setup build/mutate-venv ## see whether tests notice wrong changes of cores: CORE="call dlpm", SAMPLE=30 of each (docs/mutation.md)
-	build/mutate-venv/bin/python tests/mutation/run.py $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(LIMIT),--seconds $(LIMIT)) $(if $(AGAIN),--again) $(CORE)
+	build/mutate-venv/bin/python tests/mutation/run.py $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SINCE),--since $(SINCE)) $(if $(LIMIT),--seconds $(LIMIT)) $(if $(AGAIN),--again) $(CORE)
 
 lint: setup ## check style, formatting, docstrings, types, import contracts and that the generated protos are current
 	$(BIN)/ruff check

@@ -169,3 +169,38 @@ def test_a_counter_below_zero_is_restored_as_zero() -> None:
     counters.restore()
     assert counters["ann"] == 0
     counters.check_invariants()
+
+
+def test_accounts_that_are_not_idle_and_whose_counters_fell_are_told_once() -> None:
+    counters = ServiceCounters()
+    for name in NAMES:
+        counters.lift(name, 5)
+    counters.rest("carol")
+    assert counters.active == ["ann", "bob"]
+    counters.end([("ann", 5), ("bob", 4), ("carol", 4)])
+    assert counters.fallen() == []
+    for name in NAMES:
+        counters.charge(name, -1)
+    assert counters.fallen() == ["ann", "bob"], "carol is idle"
+    assert counters.fallen() == []
+    counters.charge("ann", -1)
+    counters.rest("ann")
+    assert counters.fallen() == [], "it became idle after it fell"
+
+
+def test_a_lift_that_raises_nothing_is_not_sent() -> None:
+    counters = ServiceCounters()
+    counters.charge("ann", 3)
+    counters.begin(1)
+    counters.end([("ann", 3)])
+    counters.lift("ann", 3)
+    assert counters.begin(1) == {}
+
+
+def test_what_was_sent_and_not_confirmed_is_sent_with_all_else_once_the_rest_is_lost() -> None:
+    counters = ServiceCounters()
+    counters.charge("ann", 3)
+    counters.begin(1)
+    counters.charge("bob", 4)
+    counters.restore()
+    assert {name: change.applied(0) for name, change in counters.begin(2).items()} == {"ann": 3, "bob": 4}

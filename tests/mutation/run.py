@@ -119,6 +119,9 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("cores", nargs="*", help="names in cores.toml; all without")
     parser.add_argument("--sample", type=int, help="mutants of each core, drawn at random; all without")
+    parser.add_argument(
+        "--since", metavar="COMMIT", help="only the mutants of lines that were not there at this commit"
+    )
     parser.add_argument("--again", action="store_true", help="only the mutants that survived the run before")
     parser.add_argument(
         "--seconds", type=int, help="processor time for one mutant; without, 2 s and 4 times what its tests take"
@@ -153,7 +156,7 @@ def mutate(options: argparse.Namespace, known: dict[str, dict[str, list[str]]]) 
         tests = [Path("tests", test.partition("::")[0]) for test in known[name]["tests"]]
         server = TestServer(options.python, unaffected(tests, [Path(module) for module in known[name]["modules"]]))
         trial = Trial(name, known[name], server, options.seconds)
-        score = trial.again(Score.saved(name)) if options.again else trial.run(options.sample)
+        score = trial.again(Score.saved(name)) if options.again else trial.run(options.sample, options.since)
         score.save()
         failed |= bool(score.survivors)
         print(score.row, flush=True)
@@ -183,10 +186,14 @@ class Trial:
             self._limits[examples] = seconds or round(2 + 4 * unchanged.seconds)
         print(f"{core}: {len(self._mutants)} mutants, {unchanged.seconds:.1f} s of tests", flush=True)
 
-    def run(self, sample: int | None) -> Score:
-        """Try all mutants, or a sample."""
-        score, number = Score(self._core, len(self._mutants)), len(self._mutants)
-        for made in random.Random(SEED).sample(self._mutants, min(sample or number, number)):
+    def run(self, sample: int | None, since: str | None) -> Score:
+        """Try all mutants, or those of lines that were not there at the commit `since`, or a sample."""
+        chosen = self._mutants
+        if since is not None:
+            before = {module: lines_at(since, module) for module in {made.module for made in chosen}}
+            chosen = [made for made in chosen if made.line not in before[made.module]]
+        score = Score(self._core, len(self._mutants))
+        for made in random.Random(SEED).sample(chosen, min(sample or len(chosen), len(chosen))):
             self._try(made, score)
         return score
 
@@ -229,6 +236,13 @@ class Trial:
                 self._killers.update(FAILED.findall(run.output))
                 break
         return run.status
+
+
+def lines_at(commit: str, module: str) -> str:
+    """Return the lines of `module` at `commit`, without indentation, joined by spaces; none if it was not there."""
+    subprocess.run(["git", "rev-parse", "--quiet", "--verify", f"{commit}^{{commit}}"], check=True, capture_output=True)
+    shown = subprocess.run(["git", "show", f"{commit}:{module}"], check=False, capture_output=True, text=True)
+    return " ".join(map(str.strip, shown.stdout.splitlines()))
 
 
 def report(scores: list[Score]) -> str:
