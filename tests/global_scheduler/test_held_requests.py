@@ -222,3 +222,29 @@ def test_an_account_that_falls_comes_first_each_time() -> None:
         counters.charge("falls", -1)
         order.fell("falls")
         assert order.first(str) == "falls"
+
+
+def test_a_client_that_was_never_served_starts_where_its_tenant_s_clients_are() -> None:
+    held = HeldRequests(1, ServiceCounters())
+    held.charge("t/served", 10)
+    held.served("t/served")
+    held.add(request(1, "t/new"))
+    held.add(request(2, "t/served"))
+    held.charge("t/new", 1)
+    taken = held.next(lambda _: True)
+    assert taken is not None
+    assert taken.client == "t/served"
+
+
+def test_a_client_that_comes_starts_at_the_least_counter_also_if_that_has_fallen() -> None:
+    held = HeldRequests(1, ServiceCounters())
+    for number, client in enumerate(("t/one", "t/other")):
+        held.add(request(number, client))
+        held.charge(client, 10)
+    assert held.next(lambda _: False) is None
+    held.charge("t/one", -6)
+    held.add(request(2, "t/new"))
+    held.charge("t/new", 1)
+    taken = held.next(lambda each: each.client != "t/one")
+    assert taken is not None
+    assert taken.client == "t/new"
