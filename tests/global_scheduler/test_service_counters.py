@@ -186,6 +186,8 @@ def test_accounts_that_are_not_idle_and_whose_counters_fell_are_told_once() -> N
     counters.charge("ann", -1)
     counters.rest("ann")
     assert counters.fallen() == [], "it became idle after it fell"
+    counters.lift("carol", 5)
+    assert counters.active == ["bob", "carol"]
 
 
 def test_a_lift_that_raises_nothing_is_not_sent() -> None:
