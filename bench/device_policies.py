@@ -34,9 +34,9 @@ from local_worker.core.request import Request
 from local_worker.engine.runner import EngineOptions, TransformersEngine
 from serving.blocks import chain, unpack_digests
 from serving.cost import MICRO, WeightedTokens
-from serving.metrics import jain_index
 from serving.model_name import BUILT_IN
 from serving.sampling_params import SamplingParams
+from serving.statistics import jain_index
 from simulation.spec import LOCAL_POLICIES
 
 POLICIES = ("dlpm", "vtc", "lpm")

@@ -7,8 +7,8 @@ from cli import bound
 from cli.screen import Line, Style
 from cli.table import Column, bar, cut, table
 from fairlead.v1 import scheduler_pb2
-from serving.metrics import jain_index
 from serving.names import tenant_of
+from serving.statistics import jain_index
 from serving.wire import served_models
 
 BAR = 10  # characters

@@ -11,7 +11,7 @@ import random
 import time
 
 import fairlead
-from serving.metrics import percentile
+from serving.statistics import percentile
 
 
 async def user(client: fairlead.Client, rate: float, seconds: float, waits: list[float], failures: list[str]) -> None:

@@ -14,7 +14,7 @@ from local_worker.step_events import Sink
 from serving.constraint import Constraint
 
 log = logging.getLogger(__name__)
-Key = tuple[Sink, str, int]  # with request id and attempt
+CompilationKey = tuple[Sink, str, int]  # with request id and attempt
 
 
 class Compilations:
@@ -26,7 +26,7 @@ class Compilations:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._turns = FairExecutor("grammars")
-        self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._tasks: dict[CompilationKey, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -58,7 +58,7 @@ class Compilations:
 
     async def _compile(
         self,
-        key: Key,
+        key: CompilationKey,
         submission: Submission,
         constraint: Constraint,
         done: Callable[[Submission | FairleadError], None],

@@ -9,7 +9,7 @@ from reproduction.dlpm_system import A10G, PREBLES, TWO_PREBLES, item, programs,
 from reproduction.item import Finding, Report
 from reproduction.measures import actual, mean_wait, rate_around, response_times
 from reproduction.programs import Chat, Judge, Sender, Tree
-from serving.metrics import jain_index
+from serving.statistics import jain_index
 from simulation.measures import hit_rate, received
 from simulation.run import SimulationRun
 

@@ -7,7 +7,7 @@ from statistics import fmean
 from reproduction.fairserve_workload import LATE, SECONDS
 from reproduction.item import Item, Report, Study
 from reproduction.sources import Sources
-from serving.metrics import percentile
+from serving.statistics import percentile
 from simulation.run import CallResult, SimulationRun
 from simulation.simulation_job import SimulationJob
 

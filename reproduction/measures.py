@@ -6,7 +6,7 @@ from math import ceil
 from statistics import fmean, pvariance
 
 from serving.cost import MICRO, Cost, WeightedTokens
-from serving.metrics import jain_index, percentile
+from serving.statistics import jain_index, percentile
 from simulation.measures import received
 from simulation.run import CallResult, SimulationRun
 

@@ -28,9 +28,9 @@ class ChargeAuditor:
         self._attempts: dict[SimulatedCall, dict[Request, None]] = {}
         self._ran: dict[tuple[str, int], dict[Path, ShareAccount]] = {}  # by worker and life, at the last check
 
-    def entered(self, session: SimulatedAttempt, request: Request) -> None:
-        """Record that a worker starts or resumes `session`."""
-        self._attempts.setdefault(session.call, {})[request] = None
+    def entered(self, attempt: SimulatedAttempt, request: Request) -> None:
+        """Record that a worker starts or resumes `attempt`."""
+        self._attempts.setdefault(attempt.call, {})[request] = None
 
     def check_charged_accounts(self, worker: SimulatedWorker) -> None:
         """Check the accounts of `worker` that a step may have charged: those with requests that run now, or ran at the

@@ -31,7 +31,7 @@ class OpenCall:
 
     call: SimulatedCall
     machine: CallMachine
-    session: SimulatedAttempt | None = None  # the current attempt at a worker
+    attempt: SimulatedAttempt | None = None  # the current attempt at a worker
     tick_at: float = field(default=math.inf)  # time of the earliest planned tick
 
 
@@ -80,10 +80,10 @@ class SimulatedGateway:
 
     def lost(self, worker: SimulatedWorker) -> None:
         """Place the calls of `worker` again after its stream broke or it stalled."""
-        for opened in [opened for opened in self._open.values() if opened.session and opened.session.worker is worker]:
-            assert opened.session is not None
-            self._clock.after(self._delay, partial(worker.abort, opened.session))
-            self._handle_for_attempt(opened.session, events.Lost())
+        for opened in [opened for opened in self._open.values() if opened.attempt and opened.attempt.worker is worker]:
+            assert opened.attempt is not None
+            self._clock.after(self._delay, partial(worker.abort, opened.attempt))
+            self._handle_for_attempt(opened.attempt, events.Lost())
 
     def _handle_if_open(self, call: SimulatedCall, event: events.Event) -> None:
         """Handle an event that may come after the call's end."""
@@ -91,12 +91,12 @@ class SimulatedGateway:
         if opened is not None:
             self._handle(opened, event)
 
-    def _handle_for_attempt(self, session: SimulatedAttempt, event: events.Event) -> None:
-        opened = self._open.get(session.call)
-        if opened is None or opened.session is not session:
+    def _handle_for_attempt(self, attempt: SimulatedAttempt, event: events.Event) -> None:
+        opened = self._open.get(attempt.call)
+        if opened is None or opened.attempt is not attempt:
             return
         if isinstance(event, events.Completed | events.Ended | events.Lost):
-            opened.session = None
+            opened.attempt = None
         self._handle(opened, event)
 
     def _handle(self, opened: OpenCall, event: events.Event) -> None:
@@ -152,7 +152,7 @@ class SimulatedGateway:
         self._handle(opened, events.Encoded() if is_encoded else failed)
 
     def _load(self, worker: SimulatedWorker) -> int:
-        return sum(opened.session is not None and opened.session.worker is worker for opened in self._open.values())
+        return sum(opened.attempt is not None and opened.attempt.worker is worker for opened in self._open.values())
 
     def _reaches(self, worker: SimulatedWorker) -> bool:
         return self.streaming[worker.name]
@@ -182,7 +182,7 @@ class SimulatedGateway:
         self._handle(opened, events.Placed(identity.instance))
 
     def _submit(self, opened: OpenCall, submit: commands.Submit) -> None:
-        session = opened.session = SimulatedAttempt(
+        attempt = opened.attempt = SimulatedAttempt(
             opened.call,
             submit.attempt,
             self._workers[opened.call.worker],
@@ -191,18 +191,18 @@ class SimulatedGateway:
             charged=submit.charged,
             tokens_per_message=submit.tokens_per_message,
         )
-        self._clock.after(2 * self._delay, partial(self._reach, session))
+        self._clock.after(2 * self._delay, partial(self._reach, attempt))
 
-    def _reach(self, session: SimulatedAttempt) -> None:
-        if self.streaming[session.worker.name]:
-            session.worker.submit(session)
+    def _reach(self, attempt: SimulatedAttempt) -> None:
+        if self.streaming[attempt.worker.name]:
+            attempt.worker.submit(attempt)
         else:
-            self._handle_for_attempt(session, events.Lost())
+            self._handle_for_attempt(attempt, events.Lost())
 
     def _abort(self, opened: OpenCall) -> None:
-        session, opened.session = opened.session, None
-        assert session is not None
-        self._clock.after(2 * self._delay, partial(session.worker.abort, session))  # not before it is submitted
+        attempt, opened.attempt = opened.attempt, None
+        assert attempt is not None
+        self._clock.after(2 * self._delay, partial(attempt.worker.abort, attempt))  # not before it is submitted
 
     def _send(self, opened: OpenCall, send: commands.Send) -> None:
         if isinstance(send.message, commands.Accepted):
@@ -238,12 +238,12 @@ class SimulatedGateway:
         self._done(call)
 
 
-def placed_request(session: SimulatedAttempt) -> RouteRequest:
+def placed_request(attempt: SimulatedAttempt) -> RouteRequest:
     """Return the request as a worker reports it to the scheduler."""
-    call = session.call
+    call = attempt.call
     return RouteRequest(
         request_id=str(call.number),
-        attempt=session.attempt,
+        attempt=attempt.number,
         client=call.client,
         model=MODEL,
         digests=b"",

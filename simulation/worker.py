@@ -26,7 +26,7 @@ class SimulatedAttempt:
     """One attempt of a call at a worker. The gateway ignores events of older attempts."""
 
     call: SimulatedCall
-    attempt: int
+    number: int  # of the attempt, from 1
     worker: "SimulatedWorker"
     in_interaction: bool
     generated: int  # output tokens of earlier attempts
@@ -82,7 +82,7 @@ class SimulatedWorker:
         self.jobs: JobTable[SimulatedAttempt] = JobTable(self.batcher)
         self.gatherer: TokenGatherer[Job[SimulatedAttempt]] = TokenGatherer()
         self.report: Callable[[SimulatedWorker, WorkerEvents], None] = lambda worker, events: None
-        self.entered: Callable[[SimulatedAttempt, Request], None] = lambda session, request: None
+        self.entered: Callable[[SimulatedAttempt, Request], None] = lambda attempt, request: None
         self.checked: Callable[[SimulatedWorker], None] = lambda worker: None
         self._clock = clock
         self._run_log = run_log
@@ -91,20 +91,20 @@ class SimulatedWorker:
         self._busy = False
         self._ticks = False  # whether a tick of the gatherer is planned
 
-    def submit(self, session: SimulatedAttempt) -> None:
+    def submit(self, attempt: SimulatedAttempt) -> None:
         """Queue the attempt. A refusal is reported like any other end; so is a dead worker, whose connection is
         refused."""
         if self._clock.now < self.stalled_until:
-            self._clock.at(self.stalled_until, partial(self.submit, session))
+            self._clock.at(self.stalled_until, partial(self.submit, attempt))
             return
         self._arrivals += 1
-        request = self._request(session)
-        job = Job(session, request, session.attempt, NoText(), self._clock.now)
+        request = self._request(attempt)
+        job = Job(attempt, request, attempt.number, NoText(), self._clock.now)
         if not self.alive:
             self.report(self, WorkerEvents(JobEvents(ended=[JobEnded(job, Outcome.UNAVAILABLE)])))
             return
-        session.answer = output_run(session.call.number, 0, session.call.output_tokens)
-        self.gatherer.begin(job, session.tokens_per_message)
+        attempt.answer = output_run(attempt.call.number, 0, attempt.call.output_tokens)
+        self.gatherer.begin(job, attempt.tokens_per_message)
         self.jobs.submit(job, self._clock.now)
         self._deliver()
         if request.deadline is not None:
@@ -119,13 +119,13 @@ class SimulatedWorker:
         self.jobs.expire(self._clock.now)
         self._deliver()
 
-    def _request(self, session: SimulatedAttempt) -> Request:
-        call = session.call
+    def _request(self, attempt: SimulatedAttempt) -> Request:
+        call = attempt.call
         if not call.digests:
             call.digests = digests_of(call.prompt, self.spec.block_tokens)
         tokens, digests = list(call.prompt), list(call.digests)
-        if session.generated:
-            tokens += call.answer[: session.generated]
+        if attempt.generated:
+            tokens += call.answer[: attempt.generated]
             digests = digests_of(tokens, self.spec.block_tokens)
         return Request(
             id=str(call.number),
@@ -134,24 +134,24 @@ class SimulatedWorker:
             prompt_tokens=len(tokens),
             digests=digests,
             chain_seed=CHAIN_SEED,
-            sampling=_sampling(call, session.generated),
+            sampling=_sampling(call, attempt.generated),
             arrival=self._arrivals,
             system_tokens=call.system_tokens,
             weight=call.weight,
             user_weight=call.user_weight,
             interaction=call.interaction,
-            seed_position=session.generated,
-            in_interaction=session.in_interaction,
-            paid=session.charged,
+            seed_position=attempt.generated,
+            in_interaction=attempt.in_interaction,
+            paid=attempt.charged,
             deadline=call.deadline,
         )
 
-    def abort(self, session: SimulatedAttempt) -> None:
+    def abort(self, attempt: SimulatedAttempt) -> None:
         """Abort the attempt, as the gateway requests; do nothing when it has ended."""
         if self._clock.now < self.stalled_until:
-            self._clock.at(self.stalled_until, partial(self.abort, session))
+            self._clock.at(self.stalled_until, partial(self.abort, attempt))
             return
-        self.jobs.abort(session, str(session.call.number), session.attempt, self._clock.now)
+        self.jobs.abort(attempt, str(attempt.call.number), attempt.number, self._clock.now)
         self._deliver()
 
     def crash(self) -> None:
@@ -174,11 +174,11 @@ class SimulatedWorker:
             return
         self.jobs.admitted(plan.admitted, self._clock.now)
         for request in plan.admitted:
-            session = self.jobs.owner(request)
-            assert session is not None, f"request {request.id} entered the batch without an owner"
-            self.entered(session, request)
-            if session.call.admitted_at is None:
-                session.call.admitted_at = self._clock.now
+            attempt = self.jobs.owner(request)
+            assert attempt is not None, f"request {request.id} entered the batch without an owner"
+            self.entered(attempt, request)
+            if attempt.call.admitted_at is None:
+                attempt.call.admitted_at = self._clock.now
         lengths = self.batcher.lengths(plan)
         seconds = self._seconds(plan.batch, lengths) * self.slowdown
         self._clock.after(seconds, partial(self._commit, self.life, plan, lengths))
@@ -227,6 +227,6 @@ class SimulatedWorker:
 
     def _sample(self, request: Request, tokens: int) -> Sequence[int]:
         """Return the next tokens, or arbitrary ones for a request that was aborted while the step ran."""
-        session = self.jobs.owner(request)
+        attempt = self.jobs.owner(request)
         made = request.seed_position + len(request.tokens) - request.prompt_tokens
-        return range(tokens) if session is None else session.answer[made : made + tokens]
+        return range(tokens) if attempt is None else attempt.answer[made : made + tokens]

@@ -12,7 +12,7 @@ from itertools import pairwise
 from bench.flood.call import ObservedCall
 from bench.flood.phase import Phase
 from bench.flood.workload import QUIET, USERS
-from serving.metrics import percentile
+from serving.statistics import percentile
 
 MOST_OVER_ALONE = 1.2
 

@@ -16,7 +16,7 @@ from bench.flood.phase import RAMP_SECONDS
 from bench.flood.workload import AGENT, FLOOD, QUIET, Workload
 from bench.machine import commit
 from serving.cost import MICRO
-from serving.metrics import percentile
+from serving.statistics import percentile
 from simulation.call import SimulatedCall
 from simulation.prompts import PromptSegments
 from simulation.run import Scenario

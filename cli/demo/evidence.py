@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from cli.demo.observation import ServiceSample
 from cli.demo.trial import Trial
 from cli.demo.users import USERS
-from serving.metrics import percentile
+from serving.statistics import percentile
 
 NAMES = [user.name for user in USERS]
 NEAR = 0.8  # a hit rate of at least this share of another one counts as near it

@@ -6,8 +6,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 Key = TypeVar("Key")
 
 
-class Link(Protocol):
-    """What is known of the link to one worker process."""
+class WorkerActivity(Protocol):
+    """What one worker process does, as its link sees it."""
 
     @property
     def attempts(self) -> Collection[Any]:
@@ -36,7 +36,7 @@ class Suspects(Generic[Key]):
         self._silent_seconds = silent_seconds
         self._suspicions: dict[Key, Suspicion] = {}
 
-    def lost(self, links: Mapping[Key, Link], members: Collection[Key], now: float) -> list[Key]:
+    def lost(self, links: Mapping[Key, WorkerActivity], members: Collection[Key], now: float) -> list[Key]:
         """Return the workers whose links must be closed now: no members, and idle or silent for `silent_seconds`.
 
         To be called with the present links whenever the members change, and at `next_deadline`.

@@ -31,11 +31,11 @@ class Attempt:
     key: AttemptKey
     is_joined: bool  # whether tokens that come in one message are one event
     receive: Callable[[Event], None]
-    withdraw: Callable[["Attempt"], None]
+    on_abort: Callable[["Attempt"], None]
 
     def abort(self) -> None:
         """Abort the attempt: its worker frees it within a step, and no event follows. Do nothing after its end."""
-        self.withdraw(self)
+        self.on_abort(self)
 
 
 def is_joined(submit: worker_pb2.Submit) -> bool:

@@ -31,7 +31,7 @@ ENCODE_SECONDS = 30.0  # limit for tokenizing one prompt
 COMPARED = 8  # workers of which the least loaded one tokenizes a prompt: to sort a thousand would cost more than that
 
 Reply = TypeVar("Reply")
-Key = tuple[str, str]  # address and instance of a worker
+WorkerKey = tuple[str, str]  # address and instance of a worker
 
 
 class WorkerLink:
@@ -151,9 +151,9 @@ class WorkerLinks:
         self._secret = secret
         self._encode_seconds = encode_seconds
         self._mutual_tls = mutual_tls
-        self._links: dict[Key, WorkerLink] = {}
-        self._members: set[Key] = set()
-        self._suspects: Suspects[Key] = Suspects(silent_seconds)
+        self._links: dict[WorkerKey, WorkerLink] = {}
+        self._members: set[WorkerKey] = set()
+        self._suspects: Suspects[WorkerKey] = Suspects(silent_seconds)
         self._timer: asyncio.TimerHandle | None = None  # for the next deadline of the suspects
         self._closing: list[asyncio.Task[None]] = []
         self._next_compared = 0  # index of a member

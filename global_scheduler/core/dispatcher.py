@@ -17,7 +17,7 @@ from global_scheduler.core.overload import Overload
 from global_scheduler.core.policies import Candidates, RoutePolicy, RouteRequest
 from serving.blocks import BlockRun
 
-Key = tuple[str, int]  # request id, attempt
+AttemptKey = tuple[str, int]  # request id, attempt
 
 
 @dataclass(slots=True, eq=False)
@@ -44,8 +44,10 @@ class Dispatcher:
         self.placed_by_others = 0  # requests that were booked when a worker reported them
         self._index = index
         self._fleet = fleet
-        self._assignments: dict[Key, Assignment] = {}
-        self._unaccepted: dict[int, dict[Key, None]] = {}  # by source: assignments that no worker has accepted yet
+        self._assignments: dict[AttemptKey, Assignment] = {}
+        self._unaccepted: dict[
+            int, dict[AttemptKey, None]
+        ] = {}  # by source: assignments that no worker has accepted yet
         self._overload: dict[str, Overload] = {}
 
     def dispatch(self, request: RouteRequest, now: float, source: int = 0) -> Assignment | None:
@@ -60,11 +62,11 @@ class Dispatcher:
         block_tokens = self._fleet.at(matches[-1][0].bit_length() - 1).identity.block_tokens
         choice = Candidates([(w, n * block_tokens) for w, n in matches], self._fleet.waiting, self._fleet.queues)
         member = self._fleet.at(self.policy.select(request, choice))
-        matched = choice.tokens_at(member.slot)
+        matched_tokens = choice.tokens_at(member.slot)
         # A worker of another model revision caches these tokens under other digests.
         is_same = member.identity.revisions[request.model] == request.revision
         expected = is_same and self._index.expect(member.slot, request.digests)
-        assignment = self._book(request, member, candidates, matched, expected, source)
+        assignment = self._book(request, member, candidates, matched_tokens, expected, source)
         self._unaccepted.setdefault(source, {})[key] = None
         return assignment
 
@@ -192,17 +194,17 @@ class Dispatcher:
         self._assignments[request.request_id, request.attempt] = assignment
         return assignment
 
-    def _take(self, key: Key) -> None:
+    def _take(self, key: AttemptKey) -> None:
         self._is_accepted(key, self._assignments.pop(key))
 
-    def _is_accepted(self, key: Key, assignment: Assignment) -> None:
+    def _is_accepted(self, key: AttemptKey, assignment: Assignment) -> None:
         source = assignment.source
         if source is not None and self._is_unaccepted(key, assignment):
             del self._unaccepted[source][key]
             if not self._unaccepted[source]:
                 del self._unaccepted[source]
 
-    def _is_unaccepted(self, key: Key, assignment: Assignment) -> bool:
+    def _is_unaccepted(self, key: AttemptKey, assignment: Assignment) -> bool:
         return assignment.source is not None and key in self._unaccepted.get(assignment.source, {})
 
     def _undo(self, assignment: Assignment) -> None:

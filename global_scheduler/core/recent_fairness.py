@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection
 
-from serving.metrics import jain_index
+from serving.statistics import jain_index
 
 
 class RecentFairness:

@@ -64,7 +64,7 @@ class AdapterBackend:
         self._follower = engine.make_follower(self._follow, self._forget_blocks) if engine.make_follower else None
         self._tasks: list[asyncio.Task[None]] = []
         self._is_here = True
-        self._doubt = asyncio.Event()  # whether a stream has failed since the engine last answered
+        self._stream_failed = asyncio.Event()  # whether a stream has failed since the engine last answered
         self._turn_due: asyncio.Handle | None = None
         self._deadline_due: asyncio.TimerHandle | None = None
         self._step_seconds = 0.0
@@ -164,7 +164,7 @@ class AdapterBackend:
         self._turn_due = None
         now = time.monotonic()
         self._jobs.expire(now)
-        if self._is_here and not self._doubt.is_set():
+        if self._is_here and not self._stream_failed.is_set():
             self._hand_over(now)
         for request in self._binding.take_left():
             self._streams.pop(request).cancel()
@@ -200,7 +200,7 @@ class AdapterBackend:
         except EngineRefused as error:
             self._end(request, Outcome.REJECTED_INVALID, f"the engine refuses the request: {error}")
         except EngineAway as error:
-            self._doubt.set()
+            self._stream_failed.set()
             self._end(request, Outcome.UNAVAILABLE, str(error))
         except Exception:
             log.exception("an output could not be read")
@@ -228,14 +228,14 @@ class AdapterBackend:
                 self._lose(str(error))
             try:
                 async with asyncio.timeout(PROBE_SECONDS):
-                    await self._doubt.wait()
+                    await self._stream_failed.wait()
             except TimeoutError:
                 continue
 
     async def _observe(self) -> None:
         before = self._binding.running
         counts = await self._api.counts()
-        self._doubt.clear()
+        self._stream_failed.clear()
         cache = self._binding.cache
         # Requests of ours come and go while the engine counts: what may be ours is not another's.
         others = max(0, counts.requests - max(before, self._binding.running))
@@ -250,7 +250,7 @@ class AdapterBackend:
             raise EngineChanged(f"the engine was {self._info} and is {info}")
         log.info("the engine is back")
         self._is_here = True
-        self._doubt.clear()
+        self._stream_failed.clear()
         self._soon()
 
     def _lose(self, reason: str) -> None:
@@ -258,7 +258,7 @@ class AdapterBackend:
         if self._is_here:
             log.warning("the engine is away", extra={"error": reason})
         self._is_here = False
-        self._doubt.clear()
+        self._stream_failed.clear()
         requests = [job.request for job in self._jobs.jobs]
         self._jobs.end(requests, Outcome.UNAVAILABLE, f"the engine is away: {reason}", time.monotonic())
         if self._follower is not None:

@@ -70,17 +70,17 @@ class EngineCache:
 
     def admit(self, request: Request, tokens: int) -> int | None:
         """Promise `request` pages for `tokens` tokens; see BlockCache."""
-        matched = self.match(request) // self.block_tokens
-        found = request.digests[:matched]
-        filled = self.pages_for(tokens) - matched
+        matched_blocks = self.match(request) // self.block_tokens
+        found = request.digests[:matched_blocks]
+        filled = self.pages_for(tokens) - matched_blocks
         needed = filled + sum(digest not in self._found for digest in found)
         if self._filled + len(self._found) + needed > self.pages - self.occupied:
             return None
         self._filled += filled
         self._found.update(found)
-        request.pages = list(range(matched + filled))  # which pages these are, only the engine knows
-        request.shared = matched
-        request.computed = matched * self.block_tokens
+        request.pages = list(range(matched_blocks + filled))  # which pages these are, only the engine knows
+        request.shared = matched_blocks
+        request.computed = matched_blocks * self.block_tokens
         return len(request.tokens) - request.computed
 
     def release(self, request: Request) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
-from serving.metrics import jain_index
+from serving.statistics import jain_index
 from simulation.run import CallResult, SimulationRun
 from simulation.simulation_job import Ended
 from simulation.spec import ClusterSpec

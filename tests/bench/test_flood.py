@@ -15,7 +15,7 @@ from bench.flood.report import table, write_json
 from bench.flood.simulated import simulate
 from bench.flood.workload import AGENT, FLOOD, QUIET, Workload
 from local_worker.core.device_sizes import SIZES
-from serving.metrics import percentile
+from serving.statistics import percentile
 
 
 def called(

@@ -48,7 +48,7 @@ def test_lost_after_the_first_silent_period(messages: set[int], ends: int, chang
 
 def test_members_are_no_suspects_and_idle_workers_are_lost_at_once() -> None:
     suspects: Suspects[str] = Suspects(SILENT_SECONDS)
-    links = {"idle": Link(attempts=[]), "busy": Link(), "member": Link()}
+    links = {"member": Link(), "idle": Link(attempts=[]), "busy": Link()}
     assert suspects.lost(links, {"member"}, 0) == ["idle"]
     assert suspects.next_deadline() == SILENT_SECONDS
     del links["idle"]

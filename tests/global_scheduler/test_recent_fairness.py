@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from global_scheduler.core.recent_fairness import RecentFairness
-from serving.metrics import jain_index
 from serving.names import tenant_of
+from serving.statistics import jain_index
 
 WINDOW = 4
 CLIENTS = "abc"

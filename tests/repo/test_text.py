@@ -1,4 +1,4 @@
-"""No file says where on somebody's machine it was written, or holds what was left behind by a merge."""
+"""No file says on whose machine it was written, holds what a merge left behind, or names a module that is gone."""
 
 import re
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ ROOT = Path(__file__).parents[2]
 IGNORED = {".git", *(line.strip("/") for line in (ROOT / ".gitignore").read_text().split())}
 TEXT = {".py", ".pyi", ".md", ".toml", ".txt", ".yaml", ".yml", ".proto", ".env", ".sh", ""}
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:work|root|home/\w+|Users/\w+|opt/(?:pypi|wheels))/")
+MODULES = re.compile(r"`((?:\w+/)*\w+\.py)`")  # as documents name them: from any folder on
 LEFT_BEHIND = re.compile(r"^(?:<{7}|>{7}|={7})(?: |$)", re.MULTILINE)
 
 
@@ -28,6 +29,14 @@ def test_no_machine_paths() -> None:
 
 def test_no_conflict_markers() -> None:
     assert _matches(LEFT_BEHIND) == []
+
+
+def test_documents_name_modules_that_exist() -> None:
+    modules = [f"/{path.relative_to(ROOT)}" for path in text_files() if path.suffix == ".py"]
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "bench/README.md", *(ROOT / "docs").glob("*.md")]
+    named = [(page.name, name) for page in pages for name in MODULES.findall(page.read_text())]
+    assert named
+    assert [(page, name) for page, name in named if not any(module.endswith(f"/{name}") for module in modules)] == []
 
 
 def test_the_search_can_find() -> None:

@@ -21,7 +21,7 @@ from local_worker.core.policies.deficit_accounts import DeficitAccount, DeficitA
 from local_worker.core.policies.deposits import Deposits, draw
 from local_worker.core.policies.dlpm_bounds import DlpmBounds
 from local_worker.core.policies.missing_block_index import MissingBlockIndex
-from local_worker.core.policies.prefix_match_queue import Key, PrefixMatchQueue
+from local_worker.core.policies.prefix_match_queue import PrefixMatchQueue, RankKey
 from local_worker.core.policies.protocol import QueuePolicyConfig, StepBudget
 from local_worker.core.request import Request
 from serving.cost import MICRO, charge
@@ -233,7 +233,7 @@ class Dlpm:
         self._leaves[request].rank()
         return True
 
-    def _key(self, request: Request, matched: int) -> Key:
+    def _key(self, request: Request, matched: int) -> RankKey:
         return (not request.in_interaction and not self._strict, -matched, request.arrival)
 
     def generated(self, request: Request, tokens: int) -> None:

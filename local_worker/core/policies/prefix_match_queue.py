@@ -9,7 +9,7 @@ import heapq
 from local_worker.core.request import Request
 
 SPARE = 16  # entries of changed keys that are always kept, so that few requests rarely pay for a new heap
-Key = tuple[bool, int, int]  # not in an interaction, -matched tokens, arrival
+RankKey = tuple[bool, int, int]  # not in an interaction, -matched tokens, arrival
 
 
 class PrefixMatchQueue:
@@ -20,21 +20,21 @@ class PrefixMatchQueue:
 
     def __init__(self, most_passed: int | None) -> None:
         self._most_passed = most_passed
-        self._keys: dict[Request, Key] = {}
-        self._held: dict[Request, Key] = {}
-        self._by_key: list[tuple[Key, Request]] = []
+        self._keys: dict[Request, RankKey] = {}
+        self._held: dict[Request, RankKey] = {}
+        self._by_key: list[tuple[RankKey, Request]] = []
         self._by_arrival: list[tuple[int, Request]] = []
         self._passed = 0  # number of admissions that passed the earliest request since it is the earliest
 
     def __len__(self) -> int:
         return len(self._keys) + len(self._held)
 
-    def add(self, request: Request, key: Key) -> None:
+    def add(self, request: Request, key: RankKey) -> None:
         """Add a waiting `request` with its `key`."""
         heapq.heappush(self._by_arrival, (request.arrival, request))
         self.move(request, key)
 
-    def move(self, request: Request, key: Key) -> None:
+    def move(self, request: Request, key: RankKey) -> None:
         """Move `request` to the place of `key`."""
         self._keys[request] = key
         if len(self._by_key) > 2 * len(self._keys) + SPARE:
@@ -65,11 +65,11 @@ class PrefixMatchQueue:
             self.move(request, key)
         self._held.clear()
 
-    def key(self, request: Request) -> Key:
+    def key(self, request: Request) -> RankKey:
         """Return the key of a request that is not held."""
         return self._keys[request]
 
-    def first_key(self) -> Key | None:
+    def first_key(self) -> RankKey | None:
         """Return the smallest key; None when all requests are held."""
         while self._by_key:
             key, request = self._by_key[0]

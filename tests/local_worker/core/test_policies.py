@@ -89,11 +89,11 @@ ARRIVE = st.tuples(
 SELECT = st.tuples(st.just("select"), st.integers(0, 90))
 GENERATE = st.tuples(st.just("generate"), st.integers(0, 5), st.integers(1, 30))
 FINISH = st.tuples(st.just("finish"), st.integers(0, 5))
-RETRACT = st.tuples(st.just("preempt"))
+PREEMPT = st.tuples(st.just("preempt"))
 WITHDRAW = st.tuples(st.just("withdraw"), st.integers(0, 5))
 KEEP = st.tuples(st.just("keep"), st.integers(0, 20))
 HISTORY = st.lists(st.one_of(ARRIVE, ARRIVE, SELECT, GENERATE, FINISH, WITHDRAW), max_size=50)
-WITH_RETRACTION = st.lists(st.one_of(ARRIVE, ARRIVE, SELECT, GENERATE, FINISH, WITHDRAW, RETRACT), max_size=50)
+WITH_PREEMPTION = st.lists(st.one_of(ARRIVE, ARRIVE, SELECT, GENERATE, FINISH, WITHDRAW, PREEMPT), max_size=50)
 WITH_EVICTION = st.lists(st.one_of(ARRIVE, ARRIVE, SELECT, GENERATE, FINISH, WITHDRAW, KEEP, KEEP), max_size=50)
 COUNTERS = ("vtc", "vtc-predict", "vtc-oracle", "wsc", "lcf")  # their balances are the better the lower
 
@@ -192,7 +192,7 @@ def play(driver: Driver, history: list[tuple[Any, ...]], heard: Callable[[str, A
 
 @pytest.mark.parametrize("name", LOCAL_POLICIES)
 @settings(max_examples=100, deadline=None)
-@given(history=WITH_RETRACTION)
+@given(history=WITH_PREEMPTION)
 def test_conformance_nothing_is_lost_and_the_withdrawn_are_not_served(
     name: str, history: list[tuple[Any, ...]]
 ) -> None:
@@ -221,7 +221,7 @@ def test_conformance_a_preempted_request_is_back_in_the_place_of_its_arrival(nam
 
 @pytest.mark.parametrize("name", LOCAL_POLICIES)
 @settings(max_examples=100, deadline=None)
-@given(history=WITH_RETRACTION)
+@given(history=WITH_PREEMPTION)
 def test_conformance_an_empty_batch_takes_something_that_fits(name: str, history: list[tuple[Any, ...]]) -> None:
     driver = Driver(LOCAL_POLICIES[name](CONFIG))
     play(driver, history, lambda *_: None)
@@ -232,7 +232,7 @@ def test_conformance_an_empty_batch_takes_something_that_fits(name: str, history
 
 @pytest.mark.parametrize("name", LOCAL_POLICIES)
 @settings(max_examples=100, deadline=None)
-@given(history=WITH_RETRACTION, most_idle=st.integers(1, 2))
+@given(history=WITH_PREEMPTION, most_idle=st.integers(1, 2))
 def test_conformance_of_idle_clients_a_bounded_number_is_kept_and_a_forgotten_one_gains_nothing(
     name: str, history: list[tuple[Any, ...]], most_idle: int
 ) -> None:
@@ -790,7 +790,7 @@ def test_vtcs_bound_is_the_one_of_the_longest_prompt_where_that_costs_more() -> 
 
 
 @pytest.mark.parametrize("name", LOCAL_POLICIES)
-@given(history=WITH_RETRACTION)
+@given(history=WITH_PREEMPTION)
 def test_conformance_the_latest_request_of_the_client_with_the_least_claim_is_preempted(
     name: str, history: list[tuple[Any, ...]]
 ) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from local_worker.core.policies.prefix_match_queue import SPARE, Key, PrefixMatchQueue
+from local_worker.core.policies.prefix_match_queue import SPARE, PrefixMatchQueue, RankKey
 from local_worker.core.request import Request
 from serving.sampling_params import SamplingParams
 
@@ -28,7 +28,7 @@ def waiting(arrival: int, digests: Sequence[int] = ()) -> Request:
     )
 
 
-def key_of(request: Request, matched: int) -> Key:
+def key_of(request: Request, matched: int) -> RankKey:
     return True, -matched, request.arrival
 
 
@@ -41,7 +41,7 @@ def by_arrival(request: Request) -> int:
 def test_the_longest_match_comes_first_and_the_earliest_when_it_was_passed_often(
     acts: list[tuple[str, int]], most_passed: int | None
 ) -> None:
-    queue, keys, held, passed = PrefixMatchQueue(most_passed), dict[Request, Key](), dict[Request, Key](), 0
+    queue, keys, held, passed = PrefixMatchQueue(most_passed), dict[Request, RankKey](), dict[Request, RankKey](), 0
     for number, (act, value) in enumerate(acts):
         if act == "add":
             request = waiting(number)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.metrics import jain_index, percentile
+from serving.statistics import jain_index, percentile
 
 
 def test_jain_index() -> None:
