@@ -16,21 +16,21 @@ from tests.engines import ENGINES, VLLM_BLOCK, VLLM_DEADLINE, VLLM_SETTINGS
 from tests.faults.small_model import save_small_model
 from tests.services import Stack
 
-PREFIX_BLOCKS = 10
+PREFIX_BLOCKS = 5
 TAIL, OUTPUT = 8, 8
 PARALLEL = {"flood": 64, "meek": 16}
-CALLS = 500
+CALLS = 200
 
 
 def settings(engine: str, model: Path) -> tuple[int, dict[str, object]]:
     """The tokens of a block, and the settings of a worker with room for one of the prefixes."""
     if engine == "fake":
         block = 16
-        own: dict[str, object] = {"fake_step_seconds": 0.004}  # the worker, not the gateway, is the bottleneck
+        own: dict[str, object] = {"fake_step_seconds": 0.01}  # the worker, not the gateway, is the bottleneck
     else:
         block = VLLM_BLOCK
         own = {**VLLM_SETTINGS, "model": save_small_model(model)}
-    sizes = {"kv_tokens": 16 * block, "max_prompt_tokens": PREFIX_BLOCKS * block + TAIL, "quantum_tokens": 16 * block}
+    sizes = {"kv_tokens": 10 * block, "max_prompt_tokens": PREFIX_BLOCKS * block + TAIL, "quantum_tokens": 8 * block}
     return block, {**own, **sizes, "max_running": 3}
 
 

@@ -14,7 +14,7 @@ pytest.importorskip("zmq", reason="the extra `adapter` is not installed")
 PREFIX_BLOCKS, BLOCK = 10, 16
 TAIL, OUTPUT = 8, 8
 PARALLEL = {"flood": 32, "meek": 8}
-CALLS = 240
+CALLS = 160
 
 
 @dataclass(frozen=True, slots=True)
