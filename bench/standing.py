@@ -59,7 +59,7 @@ Figures = dict[str, dict[str, float]]  # by state and column: CPU ms per second 
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """Hold the processes whose CPU time is measured, and the port of the first, the scheduler."""
+    """The processes whose CPU time is measured, and the port of the first, the scheduler."""
 
     processes: list[ServiceProcess]
     port: int

@@ -52,7 +52,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument(
         "--page-listen",
         default="127.0.0.1:7080",
-        help="address of the page that shows who is served how much; empty for none (default: %(default)s)",
+        help="address of the page that shows each client's service; empty for none (default: %(default)s)",
     )
     parser.add_argument(
         "--envoy",

@@ -29,7 +29,7 @@ class GatewayConfig(InternalTlsOptions):
     )
     page_listen: str = option(
         "",
-        "The operators' page, which shows who is served how much, listens at this address. Without it there is no "
+        "The operators' page, which shows the service of each client, listens at this address. Without it there is no "
         "page. The page asks for the admin secret.",
         unit="host:port",
         change_when="Operators want to see in a browser what the cluster does.",

@@ -67,11 +67,11 @@ async def serve(config: SchedulerConfig, scheduler: SchedulerService, stop: asyn
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait([running, stopping], return_when=asyncio.FIRST_COMPLETED)
     if running.done():
-        running.result()  # without it nobody would notice workers that stall
+        running.result()  # raises its error: without it stalled workers would stay members
     for task in measuring:
         task.cancel()
     await server.set_ready(False)
-    # First the lease, then the streams: whoever stands by leads before anybody misses us.
+    # First the lease, then the streams: a standby takes the lead before gateways and workers lose this scheduler.
     running.cancel()
     await asyncio.wait([running])
     await server.stop(STOP_SECONDS)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class EngineMetrics(NamedTuple):
-    """What an engine has to do: its requests, whoever sent them, and the part of its KV cache that they use."""
+    """The load that an engine reports: its requests, those of all callers, and the used part of its KV cache."""
 
     running: int
     waiting: int

@@ -52,7 +52,7 @@ class Booking(NamedTuple):
 def read(
     descriptor: ratelimit_pb2.RateLimitDescriptor, path: str, profiled: Collection[str], request_hits: int
 ) -> Question | Booking:
-    """Return what `descriptor` asks or tells; an app that is not `profiled` counts as the default app.
+    """Return the question or the report in `descriptor`; an app that is not `profiled` counts as the default app.
 
     `request_hits` is the `hits_addend` of the request, which holds for a descriptor that has none of its own. There 0
     means 1, as the protocol says: the request is one call, and tells no tokens.

@@ -1,4 +1,4 @@
-"""Overload as a metric tells it: of the engines, or of any process that has Prometheus metrics."""
+"""Overload that is read from a Prometheus metric, of the engines or of any other process."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What calls in progress have reserved, until Envoy tells at the end of their streams what they used."""
+"""The reservations of calls in progress, until Envoy reports their usage at the end of their streams."""
 
 from throttler.core.throttle import Caller
 from throttler.core.token_limits import Reservation

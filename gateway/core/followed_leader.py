@@ -12,7 +12,7 @@ class ReportKind(enum.Enum):
 
     FROM_LEADER = enum.auto()  # it counts
     FROM_NEW_LEADER = enum.auto()  # it counts, and its sender is followed from now on
-    LEADER_LOST = enum.auto()  # its sender was followed and leads no longer; nobody is followed
+    LEADER_LOST = enum.auto()  # its sender was followed and leads no longer; no scheduler is followed
     NEW_CONFLICT = enum.auto()  # its sender has the leader's epoch, and did not when it reported last; ignored
     IGNORED = enum.auto()  # from a standby, a deposed leader, or the sender of an earlier conflict
 

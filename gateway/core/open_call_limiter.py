@@ -16,7 +16,7 @@ class OpenCallLimiter:
     All users of a tenant together may have `OF_FREE` times as many calls open as there are free places, and a client no
     more than there are free places, nor than its tenant may still open (dynamic thresholds, Choudhury and Hahne 1998).
     k tenants that take all they can leave 1 / (4 k + 1) of the places free, however many users they name, and k users
-    of a tenant leave 1 / (k + 1) of its places: nobody is locked out by others. Protected calls may also take the
+    of a tenant leave 1 / (k + 1) of its places: no client is locked out by others. Protected calls may also take the
     reserve and have no limit per client, because the throttle caps their number.
     """
 

@@ -15,8 +15,8 @@ class WaitingPromptsLimiter:
     The prompts of a tenant may take `OF_FREE` times as many bytes as are free, and those of a client no more than are
     free, nor than its tenant may still take (dynamic thresholds, Choudhury and Hahne 1998). k tenants that take all
     they can leave 1 / (4 k + 1) of the bytes free, however many users they name, and k users of a tenant leave
-    1 / (k + 1) of its bytes: nobody is locked out by others. The last prompt of each client may exceed the limit by its
-    own size.
+    1 / (k + 1) of its bytes: no client is locked out by others. The last prompt of each client may exceed the limit by
+    its own size.
     """
 
     def __init__(self, total: int) -> None:

@@ -1,4 +1,4 @@
-"""What an API is to the exchange of one HTTP request: how its bodies are read, and how its answers are written.
+"""The port between an HTTP API and the exchange of one request: an API parses bodies and writes answers.
 
 Chat completions and completions are two; another one is a file beside them and a line in `application.py`.
 """
@@ -21,54 +21,54 @@ class Generation(NamedTuple):
 
 
 class Answer(Protocol):
-    """Writes what the calls of one request generate. `index` counts the request's calls from 0.
+    """The writer of one request's answer. `index` counts the request's calls from 0.
 
-    What is streamed are whole server-sent events.
+    The methods for streams return whole server-sent events.
     """
 
     def chunk(self, index: int, chunk: OutputChunk) -> bytes:
-        """Return some of a call's output."""
+        """Return the bytes of a part of a call's output."""
 
     def finished(self, index: int, call: Call, last: OutputChunk | None) -> bytes:
-        """Return the end of a call's output, which begins with what is left of it."""
+        """Return the end of a call's output; `last` is the part that is not written yet."""
 
     def closing(self, calls: Sequence[Call]) -> bytes:
-        """Return what ends a stream, once every call has completed."""
+        """Return the end of a stream, once every call has completed."""
 
     def error(self, error: FairleadError) -> bytes:
-        """Return what ends a stream that has begun and cannot go on."""
+        """Return the end of a stream that an error interrupts."""
 
     def whole(self, calls: Sequence[Call], outputs: Sequence[OutputChunk]) -> bytes:
         """Return the body for a caller that does not stream, with each call's whole output."""
 
 
-class Asked(Protocol):
-    """A body that has been read, and can be obeyed."""
+class ParsedRequest(Protocol):
+    """A request body that is parsed and valid."""
 
     @property
     def model(self) -> str:
-        """Name the model; empty stands for the only one that is served."""
+        """The name of the model; empty: the only one that is served."""
 
     @property
     def named_user(self) -> str:
-        """Whom the request is for; empty where it does not say."""
+        """The user that the body names; empty if it names none."""
 
     @property
     def is_streamed(self) -> bool:
         """Whether the answer is a stream of events."""
 
     def session(self, headers: Mapping[str, str]) -> Session | None:
-        """Return the session that the request is of, as its headers or its body name it; None where nothing does."""
+        """Return the agent's session that the headers or the body name; None if they name none."""
 
     def generations(self) -> Sequence[Generation]:
         """Return the calls to make, at least one; raises InvalidRequest."""
 
     def answer(self, call: Call) -> Answer:
-        """Return what writes the answer; `call` is the first one, under way."""
+        """Return the writer of the answer; `call` is the first one, which has begun."""
 
 
 class Api(Protocol):
-    """Reads the bodies that are posted to one path."""
+    """The parser of the bodies that are posted to one path."""
 
-    def __call__(self, body: bytes) -> Asked:
-        """Return what `body` asks for; raises InvalidRequest."""
+    def __call__(self, body: bytes) -> ParsedRequest:
+        """Parse `body`; raises InvalidRequest."""

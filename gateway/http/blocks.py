@@ -25,8 +25,8 @@ class Block(msgspec.Struct):
     content: Content = None
 
 
-class Turn(msgspec.Struct):
-    """Hold one message of the conversation."""
+class MessageBlocks(msgspec.Struct):
+    """One message of the conversation: a text, or blocks of several types."""
 
     role: Literal["user", "assistant"]
     content: str | Annotated[list[Block], msgspec.Meta(max_length=MAX_MESSAGES)] | None
@@ -73,7 +73,7 @@ class ToolSchema(msgspec.Struct):
 
 
 class ToolChoice(msgspec.Struct):
-    """Say whether the model may or must call tools, which one, and whether several at one time."""
+    """The rule for tool calls: whether the model may or must call tools, which one, and several at one time."""
 
     type: Literal["auto", "any", "tool", "none"]
     name: str = ""
@@ -81,7 +81,7 @@ class ToolChoice(msgspec.Struct):
 
 
 def tools_of(tools: Sequence[ToolSchema] | None, choice: ToolChoice | None) -> list[common_pb2.Tool]:
-    """Return the tools that the model is told of: none if the caller chooses none.
+    """Return the tools that the prompt offers to the model: none if the caller chooses none.
 
     Raises InvalidRequest for tools of Anthropic's own.
     """

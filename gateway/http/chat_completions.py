@@ -11,7 +11,7 @@ from fairlead.errors import InvalidRequest
 from gateway.call import Call
 from gateway.http.api import Generation
 from gateway.http.chat_prompt import Message, chat_prompt
-from gateway.http.choices import ChoicesAnswer, Form
+from gateway.http.choices import ChoicesAnswer, ChoicesFormat
 from gateway.http.decoding import decode
 from gateway.http.logprobs import of_chat
 from gateway.http.parameters import HARMLESS, Alternatives, Parameters, Unsupported
@@ -22,7 +22,7 @@ from gateway.http.unsupported import check_supported
 from gateway.validation import MAX_MESSAGES
 
 HARMLESS_IN_CHATS = {**HARMLESS, "add_special_tokens": (False,)}  # the chat template writes them
-FORM = Form(
+FORM = ChoicesFormat(
     id="chatcmpl",
     whole="chat.completion",
     chunk="chat.completion.chunk",
@@ -35,7 +35,7 @@ FORM = Form(
 
 
 class ChatCompletionRequest(Parameters, kw_only=True):
-    """Say what a chat completion is to be made of; implements Asked."""
+    """The body of a request for a chat completion; implements ParsedRequest."""
 
     messages: Annotated[list[Message], Meta(max_length=MAX_MESSAGES)]
     max_completion_tokens: Natural | None = None
@@ -50,7 +50,7 @@ class ChatCompletionRequest(Parameters, kw_only=True):
     parallel_tool_calls: bool | None = None
 
     def generations(self) -> Sequence[Generation]:
-        """See Asked."""
+        """See ParsedRequest."""
         sampling = self.sampling()
         if self.max_completion_tokens is not None:
             sampling.max_tokens = self.max_completion_tokens
@@ -69,7 +69,7 @@ class ChatCompletionRequest(Parameters, kw_only=True):
         return [Generation(prompt, drawn(sampling, number)) for number in range(self.n or 1)]
 
     def answer(self, call: Call) -> ChoicesAnswer:
-        """See Asked."""
+        """See ParsedRequest."""
         choices, last = self.n or 1, self.messages[-1]
         echoed = [last.text("messages")] * choices if self.echo and last.role == "assistant" else []
         logprobs = of_chat if self.logprobs else None

@@ -25,8 +25,8 @@ REASONS: Mapping[FinishReason | None, bytes] = {FinishReason.STOP: b'"stop"', Fi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
-    """Hold in what chat completions and completions differ. A piece of text stands after `first` or `further`."""
+class ChoicesFormat:
+    """The JSON in which chat completions and completions differ. A piece of text stands after `first` or `further`."""
 
     id: str
     whole: str  # the object's name
@@ -43,7 +43,7 @@ class ChoicesAnswer:
 
     def __init__(
         self,
-        form: Form,
+        form: ChoicesFormat,
         call: Call,
         *,
         choices: int,

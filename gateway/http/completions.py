@@ -11,7 +11,7 @@ from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.core.coalescer import OutputChunk
 from gateway.http.api import Generation
-from gateway.http.choices import ChoicesAnswer, Form
+from gateway.http.choices import ChoicesAnswer, ChoicesFormat
 from gateway.http.decoding import decode
 from gateway.http.logprobs import TextLogprobs
 from gateway.http.parameters import HARMLESS, MAX_CALLS, Alternatives, Parameters, Unsupported
@@ -20,7 +20,7 @@ from gateway.http.unsupported import check_supported
 
 HARMLESS_IN_TEXTS = {**HARMLESS, "add_special_tokens": (True,)}
 HARMLESS_TOOLS: dict[str, tuple[Any, ...]] = {"tools": ([],), "tool_choice": ("none", "auto")}
-FORM = Form(
+FORM = ChoicesFormat(
     id="cmpl",
     whole="text_completion",
     chunk="text_completion",
@@ -60,14 +60,14 @@ class UnsupportedByCompletions(Parameters, kw_only=True):
 
 
 class CompletionRequest(UnsupportedByCompletions, kw_only=True):
-    """Say what completions are to be made of; implements Asked."""
+    """The body of a request for completions; implements ParsedRequest."""
 
     prompt: str | list[str | Natural | list[Natural]]
     echo: bool | None = None
     logprobs: Alternatives | None = None
 
     def generations(self) -> Sequence[Generation]:
-        """See Asked."""
+        """See ParsedRequest."""
         prompts, choices = self._prompts(), self.n or 1
         if len(prompts) * choices > MAX_CALLS:
             limit = f"a request may ask for at most {MAX_CALLS} choices"
@@ -86,7 +86,7 @@ class CompletionRequest(UnsupportedByCompletions, kw_only=True):
         ]
 
     def answer(self, call: Call) -> ChoicesAnswer:
-        """See Asked."""
+        """See ParsedRequest."""
         choices = self.n or 1
         prompts = [prompt if isinstance(prompt, str) else None for prompt in self._prompts()]
         echoed = [prompt for prompt in prompts for _ in range(choices)] if self.echo else []

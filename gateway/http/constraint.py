@@ -31,7 +31,7 @@ class SchemaFormat(msgspec.Struct, tag="json_schema", tag_field="type"):
 
 
 class NamedSchema(msgspec.Struct):
-    """Hold a schema of a chat; without one, any JSON is valid."""
+    """The named schema of a chat's output; without `schema`, any JSON is valid."""
 
     schema: Schema = True
     name: str | None = None
@@ -46,14 +46,14 @@ class ChatSchemaFormat(msgspec.Struct, tag="json_schema", tag_field="type"):
 
 
 class TextOptions(msgspec.Struct, forbid_unknown_fields=True):
-    """Say how the text of a response is to be."""
+    """The options for the text of a response: its format and its length."""
 
     format: TextFormat | JsonObjectFormat | SchemaFormat | None = None
     verbosity: Literal["medium"] | None = None
 
 
 class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True):
-    """Hold vLLM's constraints, of which one may be given."""
+    """The constraints of an output as vLLM names them; at most one of them may be given."""
 
     json: str | Schema | None = None
     regex: str | None = None
@@ -63,7 +63,7 @@ class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ConstrainedRequest(OpenAIRequest, kw_only=True):
-    """Have the fields with which chats and completions constrain the output; one of them may be given."""
+    """A request with the fields that constrain an output of chats and completions; at most one of them may be given."""
 
     response_format: TextFormat | JsonObjectFormat | ChatSchemaFormat | None = None
     structured_outputs: StructuredOutputs | None = None

@@ -22,20 +22,20 @@ Answering = Callable[[], Awaitable[bytes]]
 
 
 class ConversationRequest(msgspec.Struct, kw_only=True):
-    """Say what a new conversation has; unknown fields are ignored."""
+    """The body that creates a conversation; unknown fields are ignored."""
 
     items: list[InputItem] | None = None
     metadata: dict[str, str] | None = None
 
 
 class ConversationUpdate(msgspec.Struct, kw_only=True):
-    """Say what metadata a conversation has from now on; unknown fields are ignored."""
+    """The body that replaces a conversation's metadata; unknown fields are ignored."""
 
     metadata: dict[str, str] | None
 
 
 class ItemsRequest(msgspec.Struct, kw_only=True):
-    """Say what is added to a conversation; unknown fields are ignored."""
+    """The body that adds items to a conversation; unknown fields are ignored."""
 
     items: list[InputItem]
 

@@ -57,7 +57,7 @@ class Dialect(Protocol):
         """What is written into a stream to keep it alive."""
 
     def status(self, error: FairleadError) -> int:
-        """Return the HTTP status that tells of `error`."""
+        """Return the HTTP status of `error`."""
 
     def error_body(self, error: FairleadError, request_id: str) -> bytes:
         """Return `error` as JSON."""

@@ -1,4 +1,4 @@
-"""Errors over HTTP: one table of status codes, and what a client is told of an error in whatever form."""
+"""Errors over HTTP: one table of status codes, and the contents of an error's body in each API's form."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -53,7 +53,7 @@ class ItemNotFound(InvalidRequest):
 
 
 class Status(NamedTuple):
-    """Hold what an error is over HTTP: the status, and `type` and `code` of the body in OpenAI's form."""
+    """The form of an error over HTTP: the status, and the `type` and `code` of a body as OpenAI's API has them."""
 
     status: int
     type: str
@@ -107,7 +107,7 @@ def describe(error: FairleadError, names: Mapping[str, str]) -> tuple[str, str]:
 
 
 def error_headers(error: FairleadError) -> Headers:
-    """Return what tells a client when to try again, in whole seconds and in milliseconds."""
+    """Return the headers that name the time until a retry, in whole seconds and in milliseconds."""
     if not isinstance(error, Retryable):
         return []
     milliseconds = round(error.retry_after * 1000)

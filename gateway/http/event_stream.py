@@ -43,7 +43,7 @@ class EventStream:
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def ping(self) -> None:
-        """Send a ping if nothing was sent since the last call: whoever is between sees that the stream lives."""
+        """Send a ping if nothing was sent since the last call, so that no proxy closes the stream as idle."""
         if self._is_quiet:
             await self.write(self._request.dialect.ping)
         self._is_quiet = True

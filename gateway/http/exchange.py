@@ -12,7 +12,7 @@ from gateway.call import Call, new_call
 from gateway.core.call_commands import Finished
 from gateway.core.coalescer import OutputChunk, joined
 from gateway.driver import CallDriver, Front
-from gateway.http.api import Answer, Api, Asked, Generation
+from gateway.http.api import Answer, Api, Generation, ParsedRequest
 from gateway.http.asgi import Headers
 from gateway.http.event_stream import EventStream
 from gateway.http.front import HttpFront
@@ -35,8 +35,8 @@ Drive = Callable[[Front, Call], CallDriver]
 class Exchange:
     """Answer one request with its calls. Each choice is a call of its own, and the first one's id names the request.
 
-    The body is read by the first call, once it is known who calls. The status is decided when there is output, or when
-    the caller has waited so long that it is sent a comment; an error that comes later is an event of the stream.
+    The body is read by the first call, once the caller is authenticated. The status is decided when there is output, or
+    when the caller has waited so long that it is sent a comment; an error that comes later is an event of the stream.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Exchange:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._pinging: asyncio.Task[None] | None = None
-        self._asked: Asked | None = None
+        self._asked: ParsedRequest | None = None
         self._answer: Answer | None = None
         self._outputs: list[list[OutputChunk]] = []
         self._stream = EventStream(request, self._headers)
@@ -78,7 +78,7 @@ class Exchange:
     async def _generate(self, index: int, receive: Receive[CallRequest]) -> None:
         """Make one call; raises the FairleadError that it ends with, and then the others are cancelled."""
         call, credentials = self._calls[index], self._credentials
-        if index and not credentials.request_id:  # so that whoever has the answer's id finds all calls of it
+        if index and not credentials.request_id:  # so that the answer's id leads to all its calls in logs
             credentials = replace(credentials, request_id=self._calls[0].request_id)
         front = HttpFront(
             self._admission, receive, credentials, partial(self._pass_on, index), self._request.connection.abort
@@ -118,7 +118,7 @@ class Exchange:
 
         self._group.create_task(self._generate(index, receive))
 
-    def _call_request(self, asked: Asked, generation: Generation) -> CallRequest:
+    def _call_request(self, asked: ParsedRequest, generation: Generation) -> CallRequest:
         headers = self._request.headers
         each_token = asked.is_streamed and headers.get(STREAMING) == EACH_TOKEN
         message = inference_pb2.GenerateRequest(

@@ -17,7 +17,7 @@ TEXTS = ("input_text", "output_text", "text")
 
 
 class InputItem(msgspec.Struct):
-    """Hold one item, whose fields depend on its type."""
+    """One item of an input or a conversation; its type determines which fields count."""
 
     type: str = "message"
     role: Literal["user", "assistant", "system", "developer"] | None = None

@@ -16,7 +16,7 @@ SHOWN = 64  # characters of a wrong value that an error message shows
 
 
 class ItemPage(NamedTuple):
-    """Say which items of a conversation are listed: at most `limit` of those behind the item `after`, in `order`."""
+    """One page of a conversation's items: at most `limit` of those behind the item `after`, in `order`."""
 
     after: str  # empty: from the beginning
     limit: int

@@ -10,7 +10,7 @@ from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.core.session_tree import Session
 from gateway.http.api import Generation
-from gateway.http.blocks import ToolChoice, ToolSchema, Turn, choice_of, tools_of
+from gateway.http.blocks import MessageBlocks, ToolChoice, ToolSchema, choice_of, tools_of
 from gateway.http.constraint import of_schema
 from gateway.http.content import Content, text_of
 from gateway.http.decoding import decode
@@ -49,7 +49,7 @@ class SchemaToObey(msgspec.Struct, tag="json_schema", tag_field="type"):
 
 
 class OutputConfig(msgspec.Struct, forbid_unknown_fields=True):
-    """Say what the answer has to be; an effort is not supported."""
+    """The options for the output: its format; an effort is not supported."""
 
     format: SchemaToObey | None = None
     effort: None = None
@@ -58,7 +58,7 @@ class OutputConfig(msgspec.Struct, forbid_unknown_fields=True):
 class Conversation(UnsupportedByMessages, kw_only=True):
     """What the model is to see; unknown fields are ignored."""
 
-    messages: Annotated[list[Turn], msgspec.Meta(max_length=MAX_MESSAGES)]
+    messages: Annotated[list[MessageBlocks], msgspec.Meta(max_length=MAX_MESSAGES)]
     model: str = ""
     system: Content = None
     tools: list[ToolSchema] | None = None
@@ -87,7 +87,7 @@ class Conversation(UnsupportedByMessages, kw_only=True):
 
 
 class MessagesRequest(Conversation, kw_only=True):
-    """Say what message is to be generated; implements Asked."""
+    """The body of a request for a message; implements ParsedRequest."""
 
     max_tokens: Natural
     stop_sequences: list[str] | None = None
@@ -96,20 +96,20 @@ class MessagesRequest(Conversation, kw_only=True):
 
     @property
     def named_user(self) -> str:
-        """See Asked."""
+        """See ParsedRequest."""
         return named_by(self.metadata).user
 
     @property
     def is_streamed(self) -> bool:
-        """See Asked."""
+        """See ParsedRequest."""
         return bool(self.stream)
 
     def session(self, headers: Mapping[str, str]) -> Session | None:
-        """See Asked."""
+        """See ParsedRequest."""
         return session_of(headers, named_by(self.metadata).session)
 
     def generations(self) -> Sequence[Generation]:
-        """See Asked."""
+        """See ParsedRequest."""
         sampling = self.parameters(self.max_tokens, self.stop_sequences)
         form = self.output_config and self.output_config.format
         if form is not None and self.output_format is not None:
@@ -121,7 +121,7 @@ class MessagesRequest(Conversation, kw_only=True):
         return [Generation(self.prompt(), sampling)]
 
     def answer(self, call: Call) -> MessageAnswer:
-        """See Asked."""
+        """See ParsedRequest."""
         is_single = self.tool_choice is not None and self.tool_choice.disable_parallel_tool_use
         return MessageAnswer(call, most_calls=1 if is_single else None)
 

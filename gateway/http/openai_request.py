@@ -10,9 +10,9 @@ from gateway.http.user_id import UserId, named_by
 
 
 class OpenAIRequest(Sampling, kw_only=True):
-    """Say which model is asked, for whom, and in what form; absent and null mean the API's default.
+    """The fields that all of OpenAI's bodies have: the model, the user and whether the answer is streamed.
 
-    Unknown fields are ignored.
+    Absent fields and null mean the API's default. Unknown fields are ignored.
     """
 
     model: str = ""
@@ -24,16 +24,16 @@ class OpenAIRequest(Sampling, kw_only=True):
 
     @property
     def named_user(self) -> str:
-        """See Asked."""
+        """See ParsedRequest."""
         return self._named.user
 
     @property
     def is_streamed(self) -> bool:
-        """See Asked."""
+        """See ParsedRequest."""
         return bool(self.stream)
 
     def session(self, headers: Mapping[str, str]) -> Session | None:
-        """See Asked."""
+        """See ParsedRequest."""
         key = self.prompt_cache_key
         return session_of(headers, self._named.session or (key if isinstance(key, str) else ""))
 

@@ -15,7 +15,7 @@ from fairlead.output.parser import OutputParser
 from fairlead.parsed_output import output_parser
 from gateway.call import Call
 from gateway.core.coalescer import OutputChunk
-from gateway.http.choices import NOTHING, REASONS, ChoicesAnswer, Form
+from gateway.http.choices import NOTHING, REASONS, ChoicesAnswer, ChoicesFormat
 from gateway.http.logprobs import Logprobs
 
 TOOL_CALLS = b'"tool_calls"'
@@ -29,11 +29,11 @@ class _Choice:
 
 
 class PartsAnswer(ChoicesAnswer):
-    """Write choices in their parts; implements Answer. Of each choice at most `most_calls` calls are told."""
+    """Write choices in their parts; implements Answer. A choice has at most `most_calls` tool calls."""
 
     def __init__(
         self,
-        form: Form,
+        form: ChoicesFormat,
         call: Call,
         *,
         choices: int,
@@ -80,7 +80,7 @@ class PartsAnswer(ChoicesAnswer):
         return self._parsed[index]
 
     def _opened(self, index: int, choice: _Choice, chunk: OutputChunk, parts: Sequence[Part]) -> dict[str, Any]:
-        """Return the delta that tells `parts`; a choice's first one has the role, and a content."""
+        """Return the delta with `parts`; the first delta of a choice also has the role and a content."""
         told = self._told(choice, parts)
         if choice.has_begun:
             return told

@@ -21,7 +21,7 @@ class Item(Protocol):
         """Yield the events that begin the item, which is item number `place` of the output."""
 
     def add(self, text: str) -> Iterator[Event]:
-        """Add text, and yield the event that tells it."""
+        """Add text, and yield the event that carries it."""
 
     def end(self, status: str) -> Iterator[Event]:
         """Yield the events that end the item with its status."""

@@ -24,7 +24,7 @@ from gateway.tenants import CallerIdentity
 
 
 class ResponseToGenerate:
-    """A response that continues `previous` or `conversation`, if there is one of them; implements Asked."""
+    """A response that continues `previous` or `conversation`, if there is one of them; implements ParsedRequest."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class ResponseToGenerate:
         self._conversations = conversations
 
     def session(self, headers: Mapping[str, str]) -> Session | None:
-        """See Asked. The previous call's interaction goes on; if that call was in none, this one begins one.
+        """See ParsedRequest. The previous call's interaction goes on; if that call was in none, this one begins one.
 
         A conversation is an interaction.
         """
@@ -55,7 +55,7 @@ class ResponseToGenerate:
         return self._request.session(headers)
 
     def generations(self) -> Sequence[Generation]:
-        """See Asked. Instructions are those of this request alone."""
+        """See ParsedRequest. Instructions are those of this request alone."""
         chat = common_pb2.Chat()
         if self._request.instructions:
             chat.messages.add(role="system", content=self._request.instructions)
@@ -65,7 +65,7 @@ class ResponseToGenerate:
         return [Generation(common_pb2.Prompt(chat=chat), self._request.sampling())]
 
     def answer(self, call: Call) -> ResponseAnswer:
-        """See Asked."""
+        """See ParsedRequest."""
         return ResponseAnswer(self._request, call, partial(self._keep, call), self._extend)
 
     def _keep(self, call: Call, body: bytes, message: common_pb2.ChatMessage) -> bool:

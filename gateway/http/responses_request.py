@@ -60,7 +60,7 @@ class ConversationReference(msgspec.Struct):
 
 
 class ResponsesRequest(UnsupportedByResponses, kw_only=True):
-    """Say what response is to be generated."""
+    """The body of a request for a response."""
 
     input: str | Annotated[list[InputItem], msgspec.Meta(max_length=MAX_MESSAGES)]
     instructions: str | None = None
@@ -105,7 +105,7 @@ class ResponsesRequest(UnsupportedByResponses, kw_only=True):
         return [InputItem(role="user", content=self.input)] if isinstance(self.input, str) else self.input
 
     def tools_to_offer(self) -> list[common_pb2.Tool]:
-        """Return the tools that the model is told of; raises InvalidRequest for what is no function."""
+        """Return the tools that the prompt offers to the model; raises InvalidRequest for what is no function."""
         for index, tool in enumerate(self.tools or ()):
             if tool.type != "function":
                 got = tool.type[:32]

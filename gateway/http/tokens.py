@@ -33,7 +33,7 @@ HARMLESS: dict[str, tuple[Any, ...]] = {
 
 
 class TokenizeRequest(UnsupportedByTokenize, kw_only=True):
-    """Hold a prompt, or the messages of a chat; unknown fields are ignored."""
+    """The body of a request for tokens: a prompt, or the messages of a chat; unknown fields are ignored."""
 
     model: str = ""
     prompt: str | None = None
@@ -67,7 +67,7 @@ class TokenizeRequest(UnsupportedByTokenize, kw_only=True):
 
 
 class DetokenizeRequest(msgspec.Struct, kw_only=True):
-    """Hold tokens; unknown fields are ignored."""
+    """The body of a request for the text of tokens; unknown fields are ignored."""
 
     tokens: list[Natural]
     model: str = ""

@@ -28,7 +28,7 @@ class ToolDefinition(msgspec.Struct):
 
 
 def tools_to_offer(tools: Sequence[ToolDefinition] | None, choice: Any) -> list[common_pb2.Tool]:
-    """Return the tools that the model is told of: none if the caller chooses none.
+    """Return the tools that the prompt offers to the model: none if the caller chooses none.
 
     Raises InvalidRequest for tools of other kinds.
     """

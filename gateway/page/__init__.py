@@ -1,1 +1,1 @@
-"""The operators' page: one sees who is served how much, beside whom, while it happens."""
+"""The operators' page: a live view of the service that each client receives, beside the others."""

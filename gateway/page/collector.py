@@ -1,7 +1,7 @@
 """What all viewers of the page see: one snapshot per period, and one patch that every viewer is sent.
 
-Nothing is collected while nobody looks. A viewer costs the network a patch per period, whatever the number of viewers
-and of clients: snapshot, patch and JSON are made once.
+Nothing is collected while there is no viewer. A viewer costs the network a patch per period, whatever the number of
+viewers and of clients: snapshot, patch and JSON are made once.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from gateway.http.sse import named_event
 
 log = logging.getLogger(__name__)
 PERIOD_SECONDS = 1.0
-LINGER_SECONDS = 60.0  # without viewers: whoever comes back by then finds the history
+LINGER_SECONDS = 60.0  # without viewers, for which the history is kept
 MOST_BEHIND = 10  # events that a viewer may not have taken yet; the page connects again after it was dropped
 MOST_VIEWERS = 100
 
@@ -75,7 +75,7 @@ class Collector:
         self._arrived = asyncio.Event()
 
     async def run(self, rest: Callable[[], Awaitable[None]]) -> None:
-        """Collect until cancelled; `rest` is called at the end, and when nobody has looked for `linger` seconds."""
+        """Collect until cancelled; `rest` is called at the end, and when there was no viewer for `linger` seconds."""
         try:
             while True:
                 await self._arrived.wait()

@@ -1,4 +1,4 @@
-"""Who may see the page: whoever shows the admin secret, or the page's own key, once, and has a cookie from then on.
+"""Access to the page: a viewer presents the admin secret or the page's own key once, and has a cookie from then on.
 
 The key of the page is derived from the secret. It opens the page and nothing else, so that `fairlead up` can print it.
 A cookie is signed with the key and holds the time of its end: every gateway with the same secret accepts it, also after

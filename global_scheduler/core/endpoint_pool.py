@@ -39,7 +39,7 @@ class EndpointSize:
 
 @dataclass(frozen=True, slots=True)
 class EndpointReport:
-    """What an engine says of itself: its requests, whoever sent them, and the part of its KV cache that they use."""
+    """The load that an engine reports: its requests, those of all callers, and the used part of its KV cache."""
 
     running: int = 0
     waiting: int = 0

@@ -172,7 +172,7 @@ async def serve(config: PickerConfig, source: EndpointSource, stop: asyncio.Even
 
 
 async def _set_health(server: Server, is_known: bool, leads: bool) -> None:
-    """Say whether the picker knows its pool, and whether it is the one to be asked: a proxy asks for the latter."""
+    """Set the picker's health: whether it knows its pool, and whether it leads, which is what a proxy asks for."""
     await server.set_health("", is_known)
     for name in (READY, NAME):
         await server.set_health(name, is_known and leads)

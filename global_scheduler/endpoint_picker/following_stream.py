@@ -1,4 +1,4 @@
-"""The stream of a filter that only observes: it tells how a request goes on that another filter's stream had placed.
+"""The stream of a filter that only observes a request, which another filter's stream has placed.
 
 Envoy cuts a request whose filter loses its picker after it has sent a body. So one filter may place requests, and be
 done with each when it is placed, while another, in observability mode, follows them, and nobody waits for it.

@@ -28,7 +28,7 @@ class OpenRequest:
         return self._began is not None
 
     def answered(self, message: HttpHeaders, metadata: Metadata) -> None:
-        """Record the headers of the answer, and who gave it; an error ends the request."""
+        """Record the headers of the answer and the endpoint that sent it; an error ends the request."""
         if self._has_ended:
             return
         headers = headers_of(message)

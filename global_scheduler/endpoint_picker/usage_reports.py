@@ -1,4 +1,4 @@
-"""The ends of answers and their tokens, which Envoy tells by its rate limit protocol.
+"""The ends of answers and their tokens, which Envoy reports by its rate limit protocol.
 
 A picker never sees answers. Envoy's filters read what they say of their tokens, and its rate limit filter can tell that
 to a service when a stream has ended. Nothing is limited here.

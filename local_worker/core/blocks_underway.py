@@ -1,4 +1,4 @@
-"""The blocks that running requests are computing: who waits for one of them need not compute it, too."""
+"""The blocks that running requests are computing: a request that waits for one of them need not compute it itself."""
 
 from local_worker.core.request import Request
 

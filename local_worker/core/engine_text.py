@@ -34,5 +34,5 @@ class EngineText:
         return self._stops.flush()
 
     def token_bytes(self, token: int) -> bytes:
-        """Return no bytes, which means that they are unknown: an engine tells tokens as text."""
+        """Return no bytes: they are unknown, because an engine names tokens by their text."""
         return b""

@@ -22,7 +22,7 @@ Attempt = TypeVar("Attempt", bound=Hashable)
 
 
 @dataclass(slots=True)
-class Held:
+class HeldOutput:
     """The output of one attempt that has not left; `wanted` tokens are enough for its next message."""
 
     tokens_per_message: int
@@ -41,8 +41,8 @@ class TokenGatherer(Generic[Attempt]):
     """Holds the output of all attempts of a worker until it leaves. `now` is in seconds and never decreases."""
 
     def __init__(self) -> None:
-        self._attempts: dict[Attempt, Held] = {}
-        self._waiting: dict[Attempt, Held] = {}  # the attempts that hold output for the next tick
+        self._attempts: dict[Attempt, HeldOutput] = {}
+        self._waiting: dict[Attempt, HeldOutput] = {}  # the attempts that hold output for the next tick
         self._urgent: list[tuple[Attempt, Output]] = []  # leaves before that
         self._ticked_at = -math.inf
         self.due: float | None = None  # time of the next tick, unless a step is one before; None: nothing is held
@@ -53,11 +53,11 @@ class TokenGatherer(Generic[Attempt]):
 
     def begin(self, attempt: Attempt, tokens_per_message: int) -> None:
         """Expect output of `attempt`; do nothing if it has begun. With 1 token per message none of its is held."""
-        self._attempts.setdefault(attempt, Held(tokens_per_message))
+        self._attempts.setdefault(attempt, HeldOutput(tokens_per_message))
 
     def add(self, attempt: Attempt, output: Output, now: float) -> None:
         """Hold the next output of an attempt; that of one that has not begun leaves at once."""
-        held = self._attempts.get(attempt) or Held(tokens_per_message=1)
+        held = self._attempts.get(attempt) or HeldOutput(tokens_per_message=1)
         held.outputs.append(output)
         held.tokens += len(output.tokens)
         if held.wanted == 1:

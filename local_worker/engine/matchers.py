@@ -19,7 +19,7 @@ class TokenMasks(NamedTuple):
     failures: tuple[tuple[int, str], ...]
 
 
-class Followed:
+class FollowedOutput:
     """A constrained output, whose matcher has accepted the tokens before position `read` of its request.
 
     Outputs under the same constraint share what the library learns about it, and its limits bound all of that. So an
@@ -76,7 +76,7 @@ class Matchers:
     def __init__(self, grammars: Grammars | None) -> None:
         """Follow constraints that `grammars` compiles; None: no request has one."""
         self._grammars = grammars
-        self._followed: dict[int, Followed] = {}  # by Slice.request
+        self._followed: dict[int, FollowedOutput] = {}  # by Slice.request
 
     def follow(self, batch: Batch) -> None:
         """Begin with the requests that have entered the batch, and forget those that have left."""
@@ -87,12 +87,12 @@ class Matchers:
             if piece.sampling.constraint is not None and piece.request in entered:
                 self._followed[piece.request] = self._begun(piece, entered[piece.request])
 
-    def _begun(self, piece: Slice, tokens: Sequence[int]) -> Followed:
+    def _begun(self, piece: Slice, tokens: Sequence[int]) -> FollowedOutput:
         constraint = piece.sampling.constraint
         assert constraint is not None
         assert self._grammars is not None, "the backend refuses what nothing compiles"
         output = tokens[piece.prompt_tokens - piece.seed_position :]
-        return Followed(constraint, self._grammars, output, len(tokens))
+        return FollowedOutput(constraint, self._grammars, output, len(tokens))
 
     def needs_samples(self, pieces: Sequence[Slice]) -> bool:
         """Return whether the tokens of the previous batch must be known for the masks of `pieces`."""

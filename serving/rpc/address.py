@@ -1,4 +1,4 @@
-"""What an address to listen on means: whether it is free, and who can reach it."""
+"""Addresses to listen on: whether one can be used, and whether other machines can reach it."""
 
 import ipaddress
 import socket

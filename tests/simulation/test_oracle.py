@@ -27,7 +27,7 @@ from local_worker.core.policies.deposits import Deposits
 from local_worker.core.policies.dlpm import Dlpm
 from local_worker.core.policies.vtc import Vtc
 from local_worker.core.request import Request
-from local_worker.core.token_gatherer import Held, TokenGatherer
+from local_worker.core.token_gatherer import HeldOutput, TokenGatherer
 from serving.cost import charge
 from simulation import admission, encoding, rehearsal, shared_limits, worker
 from simulation.rehearsal import rehearse
@@ -350,14 +350,14 @@ def test_tokens_that_are_gathered_and_lost(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_tokens_that_are_gathered_and_leave_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Repeating(Held):
+    class Repeating(HeldOutput):
         def take(self) -> Output:
             output = joined(self.outputs)
             self.outputs, self.wanted = self.outputs[-1:], self.tokens_per_message
             self.tokens = sum(len(each.tokens) for each in self.outputs)
             return output
 
-    monkeypatch.setattr(token_gatherer, "Held", Repeating)
+    monkeypatch.setattr(token_gatherer, "HeldOutput", Repeating)
     complains("wrong tokens at")
 
 

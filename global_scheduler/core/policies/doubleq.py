@@ -9,7 +9,8 @@ from global_scheduler.core.policies.credit import Credit
 from serving.bounded_client_map import BoundedClientMap
 from serving.cost import MICRO, charge
 
-# What a request that never started still costs, so that submitting and cancelling moves nobody about for free.
+# The charge of a request that never started: otherwise a client could use up its credit at a worker for free, by
+# submitting and cancelling, and so move its other requests.
 KEPT_TOKENS = 16
 
 

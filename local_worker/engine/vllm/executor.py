@@ -1,4 +1,4 @@
-"""An engine over vLLM's executor: vLLM computes batches on one or many devices; who is computed is decided here.
+"""An engine over vLLM's executor: vLLM computes batches on one or many devices; the batcher decides what they contain.
 
 vLLM's scheduler and its prefix cache do not run. The executor's processes keep state of each running request: its
 tokens, its pages and its parameters. So a request's tokens are sent once, when it enters the running batch, and later

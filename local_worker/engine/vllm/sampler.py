@@ -23,7 +23,7 @@ from serving.sampling_params import SamplingParams
 KEY = "fairlead"  # of vLLM's `extra_args` for a request, and of its `additional_config`
 
 
-class Drawing(NamedTuple):
+class SamplingInput(NamedTuple):
     """The data, apart from its tokens, with which a request is sampled; see Slice."""
 
     request: int
@@ -35,7 +35,7 @@ class Drawing(NamedTuple):
 class Row(NamedTuple):
     """A row of vLLM's batch that the processor samples; vLLM appends to `output`."""
 
-    drawing: Drawing
+    drawing: SamplingInput
     prompt: list[int]
     output: list[int]
 
@@ -61,7 +61,7 @@ class Row(NamedTuple):
 def sampling_params(piece: Slice) -> VllmSamplingParams:
     """Return vLLM's parameters for the request of `piece`."""
     sampling = piece.sampling
-    drawing = Drawing(piece.request, sampling, piece.prompt_tokens, piece.seed_position)
+    drawing = SamplingInput(piece.request, sampling, piece.prompt_tokens, piece.seed_position)
     is_plain = (
         sampling.is_greedy
         and not sampling.has_penalties
@@ -103,7 +103,7 @@ class SeededSampler(LogitsProcessor):
         for index, params, prompt, output in batch_update.added:
             self._rows.pop(index, None)
             if params.extra_args and KEY in params.extra_args:
-                self._rows[index] = Row(Drawing(*params.extra_args[KEY]), prompt, output)
+                self._rows[index] = Row(SamplingInput(*params.extra_args[KEY]), prompt, output)
         for source, target, direction in batch_update.moved:
             moved, replaced = self._rows.pop(source, None), self._rows.pop(target, None)
             if moved is not None:

@@ -22,7 +22,7 @@ from local_worker.core.output_text import OutputText
 from local_worker.core.request import Request
 from local_worker.engine.fake import FakeEngine
 from local_worker.engine.grammars import MOST_CACHED, Grammars
-from local_worker.engine.matchers import Followed, Matchers
+from local_worker.engine.matchers import FollowedOutput, Matchers
 from local_worker.engine.runner import EngineOptions, TransformersEngine
 from local_worker.engine.sampling import choose
 from local_worker.engine.transfer import upload_bits
@@ -212,22 +212,22 @@ def test_an_output_that_cannot_go_on_ends_with_the_reason_and_its_batch_goes_on(
 def test_an_output_that_exceeds_a_limit_ends_with_the_reason_and_no_other_output_does(grammars: Grammars) -> None:
     dear = Constraint("regex", ("[ab]*a[ab]{60}",))
     dice = random.Random(1)
-    other = Followed(dear, grammars, ids("".join(dice.choices("ab", k=100))), 0)
+    other = FollowedOutput(dear, grammars, ids("".join(dice.choices("ab", k=100))), 0)
     mask = other.allowed()
-    excessive = Followed(dear, grammars, ids("".join(dice.choices("ab", k=100_000))), 0)
+    excessive = FollowedOutput(dear, grammars, ids("".join(dice.choices("ab", k=100_000))), 0)
     assert excessive.allowed() is None
     assert "too many expressions" in excessive.failure
     assert other.allowed() == mask
     other.accept(ids("ab"))
     assert other.allowed() is not None
-    assert Followed(dear, grammars, ids("ab"), 0).allowed() is not None, "what others have exceeded is forgotten"
+    assert FollowedOutput(dear, grammars, ids("ab"), 0).allowed() is not None, "what others have exceeded is forgotten"
 
 
 def test_the_end_of_an_output_is_no_failure_for_which_its_constraint_is_compiled_anew(grammars: Grammars) -> None:
     """An engine that runs ahead asks for a mask after the end, before it is known that the output has ended."""
     constraint = Constraint("choice", ("yes", "no"))
     held = grammars.compile(constraint)
-    followed = Followed(constraint, grammars, ids("yes"), 0)
+    followed = FollowedOutput(constraint, grammars, ids("yes"), 0)
     assert followed.allowed() == bytes([1 << EOS, *[0] * (len(followed.allowed() or b"") - 1)])
     followed.accept([EOS])
     assert followed.allowed() is not None
