@@ -10,7 +10,7 @@ from tests.faults.load import Load, assert_all_completed, caller, request_for
 from tests.redis_server import RedisServer
 from tests.services import SECRET, Process, Stack, eventually
 
-STEP = 0.002
+STEP = 0.02
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from tests.services import Process, Stack, eventually
 STEP = 0.02  # an output of LONG tokens takes 3 s, in which a test has to come to its fault
 FAST = 0.0005
 LONG = 150
+UPDATED = 800  # tokens of an output that lasts for three starts of a worker
 Inference = inference_pb2_grpc.InferenceStub
 
 
@@ -169,11 +170,11 @@ def attached_since(stack: Stack, before: set[str]) -> set[str]:
 
 # With vLLM, which takes longer to start than to compute any output, there would be no call left to move.
 def test_a_rolling_update_ends_no_call(stack: Stack, gateway: Process, stub: Inference) -> None:
-    request = request_for("Tell me", 2000)
+    request = request_for("Tell me", UPDATED)
     call = stub.Generate(request, timeout=600)
     begun = list(itertools.islice(call, 6))
     worker = begun[0].accepted.worker
-    for step in (STEP, STEP, FAST, FAST):
+    for step in (2 * STEP, 2 * STEP, FAST, FAST):
         before = instances(stack)
         assert stack.workers[worker].terminate() == 0, "its call goes to the only other one"
         stack.worker(worker, fake_step_seconds=step, drain_seconds=0.3)
