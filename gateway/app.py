@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 
+from fairlead.rpc.channel import PING_SECONDS
 from fairlead.v1 import throttling_pb2_grpc, traces_pb2_grpc
 from gateway.admission import Admission
 from gateway.call import Call
@@ -167,6 +168,7 @@ class Gateway:
             max_request_bytes=MAX_REQUEST_BYTES,
             request_seconds=config.request_seconds,
             connection_seconds=config.connection_seconds,
+            ping_seconds=PING_SECONDS,
             credentials=certificate.credentials() if certificate else None,
             health_listen=config.health_listen,
         )

@@ -10,13 +10,26 @@ TLS_SCHEME = "https://"
 # hundreds of sequences take tens of kilobytes. 16 MiB bounds the memory that one message can make a process allocate.
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 
+
+def ping_timeout(seconds: float) -> list[tuple[str, int]]:
+    """Return the options that end a connection whose peer does not answer a ping within `seconds`."""
+    milliseconds = round(1000 * seconds)
+    return [
+        ("grpc.keepalive_timeout_ms", milliseconds),
+        # For pings that measure bandwidth, during which no keepalive is sent.
+        ("grpc.http2.ping_timeout_ms", milliseconds),
+    ]
+
+
+# Between an application and a gateway. A busy machine can leave a process without processor time for several seconds,
+# and the calls on a connection are lost with it. This is gRPC's default.
+PING_SECONDS = 20.0
+
 OPTIONS: list[tuple[str, int]] = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    # Keepalive detects a broken network path or a stopped process within 6 seconds; TCP alone would take minutes.
+    # Keepalive detects a broken network path or a stopped process; TCP alone would take minutes.
     ("grpc.keepalive_time_ms", 3_000),
-    ("grpc.keepalive_timeout_ms", 3_000),
-    ("grpc.http2.ping_timeout_ms", 3_000),  # for pings that measure bandwidth, during which no keepalive is sent
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
 ]
@@ -40,6 +53,7 @@ SERVICE_CONFIG = {
 }
 CHANNEL_OPTIONS: list[tuple[str, int | str]] = [
     *OPTIONS,
+    *ping_timeout(PING_SECONDS),
     # Each channel has its own connection, so that a stalled stream does not share flow control with other channels.
     ("grpc.use_local_subchannel_pool", 1),
     # Pauses between attempts to connect are short. An attempt itself may take as long as a TLS handshake with a distant

@@ -5,12 +5,15 @@ from collections.abc import Sequence
 import grpc
 
 from fairlead.rpc import channel
-from fairlead.rpc.channel import CHANNEL_OPTIONS, OPTIONS
+from fairlead.rpc.channel import CHANNEL_OPTIONS, OPTIONS, ping_timeout
 from serving.rpc.mutual_tls import MEMBER, MutualTls
 
 SECRET_METADATA = "x-fairlead-secret"
 # Largest request of an application: room for a long document in one prompt.
 MAX_REQUEST_BYTES = 4 * 1024 * 1024
+
+# Between members. A call whose connection is lost is placed again, so a peer that stopped is given up after 6 seconds.
+MEMBER_PING_SECONDS = 3.0
 
 SERVER_OPTIONS: list[tuple[str, int]] = [
     *OPTIONS,
@@ -26,7 +29,12 @@ SERVER_OPTIONS: list[tuple[str, int]] = [
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 16 * 1024),
 ]
-MEMBER_OPTIONS: list[tuple[str, int | str]] = [*CHANNEL_OPTIONS, ("grpc.ssl_target_name_override", MEMBER)]
+MEMBER_OPTIONS = ping_timeout(MEMBER_PING_SECONDS)
+TLS_OPTIONS: list[tuple[str, int | str]] = [
+    *MEMBER_OPTIONS,
+    *CHANNEL_OPTIONS,
+    ("grpc.ssl_target_name_override", MEMBER),
+]
 
 
 def open_channel(
@@ -37,15 +45,15 @@ def open_channel(
     `options` of gRPC are used in place of those that all channels have.
     """
     if mutual_tls is None:
-        return channel.open_channel(address, options)
-    return grpc.aio.secure_channel(address, mutual_tls.channel(), options=[*options, *MEMBER_OPTIONS])
+        return channel.open_channel(address, [*options, *MEMBER_OPTIONS])
+    return grpc.aio.secure_channel(address, mutual_tls.channel(), options=[*options, *TLS_OPTIONS])
 
 
 def open_sync_channel(address: str, mutual_tls: MutualTls | None = None) -> grpc.Channel:
     """Open a blocking channel; see `open_channel`."""
     if mutual_tls is None:
         return channel.open_sync_channel(address)
-    return grpc.secure_channel(address, mutual_tls.channel(), options=MEMBER_OPTIONS)
+    return grpc.secure_channel(address, mutual_tls.channel(), options=TLS_OPTIONS)
 
 
 def secret_metadata(secret: str) -> tuple[tuple[str, str], ...]:

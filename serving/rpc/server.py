@@ -9,10 +9,10 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from fairlead.rpc.channel import MAX_MESSAGE_BYTES
+from fairlead.rpc.channel import MAX_MESSAGE_BYTES, ping_timeout
 from serving.config import ConfigError
 from serving.rpc.address import check_free
-from serving.rpc.channel import SERVER_OPTIONS
+from serving.rpc.channel import MEMBER_PING_SECONDS, SERVER_OPTIONS
 from serving.rpc.message_body_limiter import SECONDS, MessageBodyLimiter
 from serving.rpc.secret_interceptor import SecretInterceptor
 
@@ -27,8 +27,8 @@ class Server:
 
     `bodies` limits the arriving messages of services without a secret; each must arrive within `request_seconds`. With
     `credentials` the listener uses TLS. With `connection_seconds` above 0 a client is asked to connect anew after about
-    that time, and calls in progress continue. `health_listen`, an address, answers health checks in plain text for
-    probes that do not support TLS.
+    that time, and calls in progress continue. A client that does not answer a ping within `ping_seconds` is
+    disconnected. `health_listen`, an address, answers health checks in plain text for probes that do not support TLS.
     """
 
     def __init__(
@@ -38,11 +38,16 @@ class Server:
         max_request_bytes: int = MAX_MESSAGE_BYTES,
         request_seconds: float = SECONDS,
         connection_seconds: float = 0.0,
+        ping_seconds: float = MEMBER_PING_SECONDS,
         credentials: grpc.ServerCredentials | None = None,
         health_listen: str = "",
     ) -> None:
         # gRPC uses the first value of an option that is given twice.
-        options = [("grpc.max_receive_message_length", max_request_bytes), *SERVER_OPTIONS]
+        options = [
+            ("grpc.max_receive_message_length", max_request_bytes),
+            *ping_timeout(ping_seconds),
+            *SERVER_OPTIONS,
+        ]
         if connection_seconds:
             options.append(("grpc.max_connection_age_ms", math.ceil(connection_seconds * 1000)))
         self.bodies = MessageBodyLimiter(ARRIVING, request_seconds, PATIENCE)

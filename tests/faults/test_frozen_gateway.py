@@ -1,6 +1,8 @@
-"""A gateway that stands still for a while: what it has lost meanwhile is no worker's fault."""
+"""A gateway that stands still for a while: what it has lost meanwhile is no worker's fault, and callers wait for it."""
 
-from tests.faults.load import caller, output_of, request_for
+from fairlead.rpc.channel import open_sync_channel
+from fairlead.v1 import inference_pb2_grpc
+from tests.faults.load import output_of, request_for
 from tests.services import Stack, eventually
 
 
@@ -8,8 +10,8 @@ def test_calls_go_on_when_their_gateway_wakes(stack: Stack) -> None:
     stack.worker("a", fake_step_seconds=0.05)
     gateway = stack.gateway(throttle="none")
     request = request_for("Tell me", 300)
-    with caller(gateway.address) as stub:
-        call = stub.Generate(request, timeout=120)
+    with open_sync_channel(gateway.address) as channel:
+        call = inference_pb2_grpc.InferenceStub(channel).Generate(request, timeout=120)
         begun = [next(call), next(call)]
         eventually(lambda: stack.requests() == 1, "the request runs")
         gateway.pause()
