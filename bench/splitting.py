@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from bench.machine import commit
+from global_scheduler.core.policies import DEFAULT_POLICY
 from simulation.call import SimulatedCall
 from simulation.prompts import PromptSegments
 from simulation.run import CallResult, Scenario
@@ -160,7 +161,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30.0, help="simulated seconds (default: %(default)s)")
     parser.add_argument("--levels", default="user", help="of fairness (default: %(default)s)")
     parser.add_argument("--workers", type=int, default=1, help="in the pool (default: %(default)s)")
-    parser.add_argument("--route", default="doubleq", help="of the scheduler (default: %(default)s)")
+    parser.add_argument("--route", default=DEFAULT_POLICY, help="of the scheduler (default: %(default)s)")
     args = parser.parse_args()
     pool = f"{args.workers} workers, {args.route}" if args.workers > 1 else "1 worker"
     print(f"simulated; commit {commit()}; {pool}; levels {args.levels}, {args.seconds:g} s each\n")

@@ -4,8 +4,9 @@ import argparse
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from cli.configuration import Configuration
 from cli.jobs import run_jobs
-from cli.pool_options import prepare, scenario, workload
+from cli.pool_options import prepare, workload
 from cli.summary_table import times
 from fairlead.errors import InvalidRequest, listed
 from simulation.run import Scenario, SimulationRun
@@ -13,7 +14,6 @@ from simulation.what_if.baseline import Baseline, Isolation
 from simulation.what_if.clients import ClientRow, by_client
 from simulation.what_if.reasons import reasons
 from simulation.what_if.summary import Summary, summarize
-from throttler.core.profiles import RateLimits
 
 INTERRUPTED = 130  # exit status of an interrupted command in a shell
 
@@ -31,7 +31,7 @@ class Comparison:
         self._args = args
         self._calls = prepare(args)
         # The services' default policies: the choice hardly affects a lone client or the capacity.
-        spec = scenario(args, "dlpm", "doubleq", 512, 4096, RateLimits()).spec
+        spec = Configuration("dlpm").scenario(args).spec
         self._pool = replace(spec, throttle="none")
         self._baseline: Baseline | None = None
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from cli.limit_options import NAMES, READ_BY
 from cli.pool_options import scenario
 from fairlead.errors import InvalidRequest
+from global_scheduler.core.policies import DEFAULT_POLICY
 from serving.environment import ServiceName, variable
 from simulation.run import Scenario
 from simulation.spec import SERVED_POLICIES, SERVED_ROUTES
@@ -24,7 +25,7 @@ class Configuration:
     """One configuration of a comparison; `limits` are pairs of a name and calls per minute."""
 
     policy: str
-    route: str
+    route: str = DEFAULT_POLICY
     quantum_tokens: int = 512
     route_quantum_tokens: int = 4096
     limits: tuple[tuple[str, int], ...] = ()
@@ -72,6 +73,15 @@ def _setting(service: ServiceName, options: dict[str, object]) -> str:
     arguments = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in options.items())
     variables = " ".join(f"{variable(service, name)}={value}" for name, value in options.items())
     return f"{service.value.lower()}: {arguments}   or   {variables}"
+
+
+def check_quantum_is_used(given: object, routes: Collection[str]) -> None:
+    """Raise InvalidRequest when Q^w is `given` for routes of which none has a quantum."""
+    if given is not None and not any(route in ROUTE_QUANTUM for route in routes):
+        raise InvalidRequest(
+            f"only the route {', '.join(ROUTE_QUANTUM)} has a quantum, got {', '.join(routes)}",
+            "--route-quantum-tokens",
+        )
 
 
 def policy_names(option: str, text: str, known: Collection[str]) -> list[str]:

@@ -45,7 +45,8 @@ def alternatives(best: Summary, summaries: Sequence[Summary]) -> list[str]:
     most = max(summary.hits for summary in summaries)
     if most < REUSE:
         lines.append(
-            f"no prefix is used again (hit rate at most {most:.1%}): policies that keep prefixes (dlpm; doubleq) "
+            f"no prefix is used again (hit rate at most {most:.1%}): policies that keep prefixes (dlpm; least-delay, "
+            "doubleq) "
             "gain nothing here over simpler ones (vtc; least-loaded)"
         )
     return lines

@@ -4,7 +4,7 @@ import argparse
 from itertools import product
 
 from cli.comparison import INTERRUPTED, Comparison
-from cli.configuration import Configuration, policy_names
+from cli.configuration import Configuration, check_quantum_is_used, policy_names
 from cli.limit_options import NAMES, add_limit_options, given_limits
 from cli.objective import objective
 from cli.option_types import above_zero, whole, written_to
@@ -15,6 +15,7 @@ from cli.sizing import Sizing, cost
 from cli.summary_report import summary_report
 from cli.summary_table import clients_table, summary_table
 from cli.writing import write
+from global_scheduler.core.policies import DEFAULT_POLICY
 from simulation.measures import received
 from simulation.run import Scenario, SimulationRun
 from simulation.spec import GLOBAL_POLICIES, LOCAL_POLICIES
@@ -32,7 +33,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     add_pool_options(parser)
     add_limit_options(parser, whole, {name: str(getattr(RateLimits(), name)) for name in NAMES})
     parser.add_argument("--policy", default="dlpm", help="local policies, comma-separated (default: %(default)s)")
-    parser.add_argument("--route", default="doubleq", help="global policies, comma-separated (default: %(default)s)")
+    parser.add_argument(
+        "--route", default=DEFAULT_POLICY, help="global policies, comma-separated (default: %(default)s)"
+    )
     parser.add_argument(
         "--quantum-tokens",
         type=whole,
@@ -42,8 +45,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument(
         "--route-quantum-tokens",
         type=whole,
-        default=4096,
-        help="quantum Q^w per client and worker at the scheduler, in cost units (default: %(default)s)",
+        help="quantum Q^w of doubleq per client and worker at the scheduler, in cost units (default: 4096)",
     )
     parser.add_argument("--objective", type=objective, help="print how many workers meet it, for example p99-ttft=2s")
     parser.add_argument("--price", type=above_zero, help="price of a GPU hour; print the cost of a million tokens")
@@ -74,8 +76,9 @@ def run(args: argparse.Namespace) -> int:
 def _configurations(args: argparse.Namespace) -> dict[str, Configuration]:
     """Return the configurations by the names of their two policies, in which alone they differ."""
     routes = policy_names("--route", args.route, GLOBAL_POLICIES)
+    check_quantum_is_used(args.route_quantum_tokens, routes)
     pairs = product(policy_names("--policy", args.policy, LOCAL_POLICIES), routes)
-    quanta, limits = (args.quantum_tokens, args.route_quantum_tokens), tuple(given_limits(args).items())
+    quanta, limits = (args.quantum_tokens, args.route_quantum_tokens or 4096), tuple(given_limits(args).items())
     return {f"{local} + {across}": Configuration(local, across, *quanta, limits) for local, across in pairs}
 
 

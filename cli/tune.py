@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import product
 
 from cli.comparison import INTERRUPTED, Comparison
-from cli.configuration import LOCAL_QUANTUM, ROUTE_QUANTUM, Configuration, policy_names
+from cli.configuration import LOCAL_QUANTUM, ROUTE_QUANTUM, Configuration, check_quantum_is_used, policy_names
 from cli.limit_options import NAMES, READ_BY, add_limit_options, given_limits
 from cli.option_types import wholes, written_to
 from cli.pool_options import add_pool_options
@@ -15,6 +15,7 @@ from cli.summary_report import summary_report
 from cli.summary_table import summary_table
 from cli.writing import write
 from fairlead.errors import InvalidRequest
+from global_scheduler.core.policies import DEFAULT_POLICY
 from simulation.spec import SERVED_POLICIES, SERVED_ROUTES
 from simulation.what_if.front import ranked
 from simulation.what_if.summary import Summary
@@ -37,7 +38,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="local policies to try, comma-separated (default: %(default)s)",
     )
     parser.add_argument(
-        "--route", help=f"global policies to try (default: {','.join(SERVED_ROUTES)}; with one worker doubleq)"
+        "--route",
+        help=f"global policies to try (default: {','.join(SERVED_ROUTES)}; with one worker {DEFAULT_POLICY})",
     )
     for option, symbol, quanta in (("", "Q^u", CLIENT_QUANTA), ("route-", "Q^w", WORKER_QUANTA)):
         tried = ",".join(map(str, quanta))
@@ -79,8 +81,9 @@ class Search:
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
         self._policies = policy_names("--policy", args.policy, SERVED_POLICIES)
-        default = ",".join(SERVED_ROUTES) if args.workers > 1 else "doubleq"
+        default = ",".join(SERVED_ROUTES) if args.workers > 1 else DEFAULT_POLICY
         self._routes = policy_names("--route", args.route or default, SERVED_ROUTES)
+        check_quantum_is_used(args.route_quantum_tokens, self._routes)
         self._limits = _limits(args)
         self._start = Configuration(self._policies[0], self._routes[0])
         self._start.scenario(args)  # raises for impossible sizes before any simulation

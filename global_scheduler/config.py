@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from global_scheduler.core.fleet import STEP_TIMEOUT
-from global_scheduler.core.policies import POLICIES
+from global_scheduler.core.policies import DEFAULT_POLICY, POLICIES
 from global_scheduler.leadership import Leadership, configured_leadership
+from global_scheduler.quantum import configured_quantum
 from serving.config import check_listeners, check_positive, check_secrets, cost_function, option
 from serving.rpc.mutual_tls import InternalTlsOptions
 from serving.shared_options import shared
@@ -23,15 +24,16 @@ class SchedulerConfig(InternalTlsOptions):
     secret: str = shared("secret")
     accepted_secret: str = shared("accepted_secret")
     policy: str = option(
-        "doubleq",
-        "This policy chooses the worker of a request. `doubleq`, `least-delay` and `per-client-round-robin` have a "
-        "bound of fairness over all workers; `doubleq` and `least-delay` follow cached prefixes.",
+        DEFAULT_POLICY,
+        "This policy chooses the worker of a request. `least-delay`, `doubleq` and `per-client-round-robin` have a "
+        "bound of fairness over all workers; `least-delay` and `doubleq` follow cached prefixes.",
         choices=tuple(POLICIES),
         change_when="You compare policies on a cluster. `fairlead simulate --route` compares them on your own trace.",
     )
-    quantum_tokens: int = option(
-        4096,
-        "Q^w of `doubleq`: after this much service from one worker a client's next requests go to another.",
+    quantum_tokens: int | None = option(
+        None,
+        "Q^w of `doubleq`, and only for it: after this much service from one worker a client's next requests go to "
+        "another. Without it these are 4096.",
         unit="cost units",
         change_when="Prefixes are computed again on many workers (more), or clients queue at one worker while others "
         "are idle (less). `fairlead tune` recommends a number.",
@@ -72,6 +74,12 @@ class SchedulerConfig(InternalTlsOptions):
         check_listeners(self)
         cost_function(self.cost)
         check_positive(self, "quantum_tokens", "step_timeout", "max_index_blocks")
+        _ = self.quantum
+
+    @property
+    def quantum(self) -> int:
+        """Return DoubleQ's quantum Q^w, in cost units; raises ConfigError when another policy is given one."""
+        return configured_quantum(self.policy, self.quantum_tokens)
 
     @property
     def leadership(self) -> Leadership:

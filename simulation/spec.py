@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from global_scheduler.core.policies import DEFAULT_POLICY, RoutePolicy, RoutePolicyConfig
 from global_scheduler.core.policies import POLICIES as ROUTES
-from global_scheduler.core.policies import RoutePolicy, RoutePolicyConfig
 from local_worker.core.charging import OutputCharge as OutputCharge
 from local_worker.core.device_sizes import SIZES, check_sizes
 from local_worker.core.fairness_levels import FairnessLevels
@@ -126,8 +126,8 @@ class ClusterSpec:
     workers: int = 1
     worker: WorkerSpec = field(default_factory=WorkerSpec)
     slowdowns: tuple[float, ...] = (1.0,)
-    route: str = "doubleq"
-    route_quantum_tokens: int = 4096
+    route: str = DEFAULT_POLICY
+    route_quantum_tokens: int = 4096  # of DoubleQ
     route_strict_paper: bool = False  # DoubleQ as printed
     index_blocks: int = 1_000_000
     gateways: int = 1  # calls go to them in turn; several share the limits

@@ -12,11 +12,12 @@ from bench.flood.engine import EngineSettings
 from bench.flood.servers import litellm, vllm
 from bench.flood.workload import AGENT, FLOOD, QUIET
 from cli.stack import Stack
+from global_scheduler.core.policies import DEFAULT_POLICY
 
 # What an operator would set who knows which user floods; a smaller number goes first.
 PRIORITIES = {QUIET: {"priority": 0}, AGENT: {"priority": 0}, FLOOD: {"priority": 1}}
 # The scheduler's policy beside each policy of the workers; with one worker it has no choice.
-ACROSS = {"fcfs": "round-robin", "vtc": "per-client-round-robin", "dlpm": "doubleq"}
+ACROSS = {"fcfs": "round-robin", "vtc": "per-client-round-robin", "dlpm": DEFAULT_POLICY}
 
 
 @dataclass(frozen=True, slots=True)

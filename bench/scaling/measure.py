@@ -22,7 +22,9 @@ DIGEST_BYTES = 8
 DISPATCH_BYTES = 120  # size of a dispatch and its answer without digests
 REPORT_BYTES = 60
 WORKER = WorkerSpec(kv_tokens=50_000, decode_run=16, max_running=128)
-POOL = ClusterSpec(worker=WORKER, route_quantum_tokens=16_384, report_seconds=1.0, index_blocks=4_000_000)
+POOL = ClusterSpec(
+    worker=WORKER, route="doubleq", route_quantum_tokens=16_384, report_seconds=1.0, index_blocks=4_000_000
+)
 DECISIONS = ("dispatch", "progressed", "ended", "accepted", "reported")
 
 

@@ -18,6 +18,7 @@ from cli.demo.trial import Trial, hold
 from cli.demo.watch import watch
 from cli.option_types import above_zero
 from cli.writing import can_draw
+from global_scheduler.core.policies import DEFAULT_POLICY
 from serving.config import ConfigError
 
 # Service that each system delivers, as a multiple of DLPM's bound. Under FCFS the flooding user gets 80 % of it and the
@@ -27,7 +28,7 @@ SERVICE = 2.0
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Register the command."""
-    parser = commands.add_parser("demo", help="compare FCFS, VTC and DLPM + DoubleQ under a flood")
+    parser = commands.add_parser("demo", help="compare FCFS, VTC and DLPM under a flood")
     parser.add_argument(
         "--limit",
         type=above_zero,
@@ -43,7 +44,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="transformers, vllm where it is installed, or fake for a trial run (default: %(default)s)",
     )
     parser.add_argument(
-        "--route", choices=FAIR, default="doubleq", help="route beside DLPM: %(choices)s (default: %(default)s)"
+        "--route", choices=FAIR, default=DEFAULT_POLICY, help="route beside DLPM: %(choices)s (default: %(default)s)"
     )
     parser.add_argument(
         "--out",

@@ -49,7 +49,7 @@ ALIVE, READY = "liveness", "readiness"
 def make_picker(config: PickerConfig, counters: ServiceCounters) -> Picker:
     """Return the picker as configured, without endpoints, which counts its clients' service in `counters`."""
     cost = cost_function(config.cost)
-    policy = POLICIES[config.policy](RoutePolicyConfig(config.quantum_tokens, cost))
+    policy = POLICIES[config.policy](RoutePolicyConfig(config.quantum, cost))
     size = EndpointSize(
         running=config.endpoint_requests, kv_tokens=config.endpoint_kv_tokens, block_tokens=config.block_tokens
     )

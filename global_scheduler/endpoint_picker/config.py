@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from global_scheduler.core.policies import POLICIES
+from global_scheduler.core.policies import DEFAULT_POLICY, POLICIES
 from global_scheduler.leadership import Leadership, configured_leadership
+from global_scheduler.quantum import configured_quantum
 from serving.config import (
     MAX_PORT,
     ConfigError,
@@ -68,14 +69,15 @@ class PickerConfig(InternalTlsOptions):
         change_when="The picker runs outside of the cluster, to be tried out.",
     )
     policy: str = option(
-        "doubleq",
+        DEFAULT_POLICY,
         "This policy chooses the endpoint of a request; see the scheduler's option of the same name.",
         choices=tuple(POLICIES),
         change_when="You compare policies on a pool.",
     )
-    quantum_tokens: int = option(
-        4096,
-        "Q^w of `doubleq`: after this much service from one endpoint a client's next requests go to another.",
+    quantum_tokens: int | None = option(
+        None,
+        "Q^w of `doubleq`, and only for it: after this much service from one endpoint a client's next requests go to "
+        "another. Without it these are 4096.",
         unit="cost units",
         change_when="Prefixes are computed again on many engines (more), or clients queue at one engine while others "
         "are idle (less).",
@@ -203,7 +205,7 @@ class PickerConfig(InternalTlsOptions):
         )
         if self.secret:
             check_secrets(self.secret, self.accepted_secret)
-        _ = self.weights
+        _ = self.weights, self.quantum
 
     def _check_endpoints(self) -> None:
         if not self.inference_pool:
@@ -214,6 +216,11 @@ class PickerConfig(InternalTlsOptions):
         namespace, _, name = self.inference_pool.partition("/")
         is_named = re.fullmatch(NAMESPACE, namespace) and re.fullmatch(NAME, name)
         require(bool(is_named), f"inference_pool: expected namespace/name, got {self.inference_pool!r}")
+
+    @property
+    def quantum(self) -> int:
+        """Return DoubleQ's quantum Q^w, in cost units; raises ConfigError when another policy is given one."""
+        return configured_quantum(self.policy, self.quantum_tokens)
 
     @property
     def leadership(self) -> Leadership:

@@ -42,7 +42,7 @@ def test_it_says_that_vllm_is_not_installed(tmp_path: Path) -> None:
 
 def test_it_leaves_no_process_behind_when_it_is_terminated(tmp_path: Path) -> None:
     demo = Command(tmp_path).start("demo", "--engine", "fake", "--out", str(tmp_path / "results"))
-    demo.wait_for("DLPM + DoubleQ: serving")
+    demo.wait_for("DLPM + least delay: serving")
     children = demo.children()
     assert len(children) == 4, "scheduler, two workers, gateway"
     demo.process.send_signal(signal.SIGTERM)

@@ -15,7 +15,7 @@ from cli.demo.lengths import lengths_for
 from cli.demo.observation import Observation, ServiceSample
 from cli.demo.picture import draw
 from cli.demo.report import screen, write_json
-from cli.demo.systems import DLPM, FCFS, MAX_RUNNING, VTC, System, scheduler_args, worker_args
+from cli.demo.systems import FCFS, LEAST_DELAY, MAX_RUNNING, VTC, System, scheduler_args, worker_args
 from cli.demo.trial import Trial
 from cli.demo.users import USERS, DemoRecord, UserCall
 from global_scheduler.config import SchedulerConfig
@@ -68,7 +68,7 @@ def trial(system: System, cached: int, *per_second: float) -> Trial:
 
 def trials() -> list[Trial]:
     """As the papers have it."""
-    return [trial(FCFS, 8, 9.0, 1.0, 1.0), trial(VTC, 1, 4.0, 4.0, 3.5), trial(DLPM, 7, 4.0, 4.0, 3.0)]
+    return [trial(FCFS, 8, 9.0, 1.0, 1.0), trial(VTC, 1, 4.0, 4.0, 3.5), trial(LEAST_DELAY, 7, 4.0, 4.0, 3.0)]
 
 
 def judged(*evidence: Evidence) -> list[bool]:
@@ -151,8 +151,7 @@ def options_that_change(
 
 
 def test_the_third_system_differs_from_the_services_defaults_in_sizes_only() -> None:
-    assert options_that_change(SchedulerConfig, ServiceName.SCHEDULER, scheduler_args(DLPM, "transformers")) == {
-        "quantum_tokens"
-    }
+    route = scheduler_args(LEAST_DELAY, "transformers")
+    assert not options_that_change(SchedulerConfig, ServiceName.SCHEDULER, route)
     sizes = {"kv_tokens", "block_tokens", "max_prompt_tokens", "token_budget", "max_running", "quantum_tokens"}
-    assert options_that_change(WorkerConfig, ServiceName.WORKER, worker_args(DLPM, "transformers")) <= sizes
+    assert options_that_change(WorkerConfig, ServiceName.WORKER, worker_args(LEAST_DELAY, "transformers")) <= sizes

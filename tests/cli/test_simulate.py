@@ -40,13 +40,13 @@ def test_policies_are_compared_and_refusals_told(tmp_path: Path, capsys: pytest.
     trace, out = str(write_log(tmp_path / "log.jsonl", lines)), tmp_path / "new" / "out"
     assert simulate(trace, out, "--kv-tokens", "2048", "--policy", "dlpm,fcfs") == 0
     said = capsys.readouterr().out
-    assert "fcfs + doubleq: 1 rejected too long (max_prompt_tokens 65536, kv_tokens 2048)" in said
-    assert "fcfs + doubleq: no call of late was answered" in said
+    assert "fcfs + least-delay: 1 rejected too long (max_prompt_tokens 65536, kv_tokens 2048)" in said
+    assert "fcfs + least-delay: no call of late was answered" in said
     assert "plots and numbers" in said
     with (out / "summary.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [(row["answered"], row["least answered"]) for row in rows] == [("30", "0.0")] * 2
-    assert (out / "dlpm+doubleq.svg").exists()
+    assert (out / "dlpm+least-delay.svg").exists()
 
 
 def test_a_flooder_makes_no_unfair_policy_look_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,18 +59,18 @@ def test_a_flooder_makes_no_unfair_policy_look_good(tmp_path: Path, capsys: pyte
     policies = ["fcfs", "lpm", "vtc", "dlpm"]
     assert simulate(str(trace), tmp_path / "out", "--policy", ",".join(policies), "--max-running", "8") == 0
     with (tmp_path / "out" / "summary.csv").open() as file:
-        rows = [row["configuration"].removesuffix(" + doubleq") for row in csv.DictReader(file)]
+        rows = [row["configuration"].removesuffix(" + least-delay") for row in csv.DictReader(file)]
     assert set(rows[:2]) == {"vtc", "dlpm"}, "best first"
     assert set(rows[2:]) == {"fcfs", "lpm"}
     said = capsys.readouterr().out
     assert "are within their client's fair share: these are judged" in said
-    assert said.split("recommended: ")[1].startswith((f"{rows[0]} + doubleq", f"{rows[1]} + doubleq"))
+    assert said.split("recommended: ")[1].startswith((f"{rows[0]} + least-delay", f"{rows[1]} + least-delay"))
     assert f"FAIRLEAD_WORKER_POLICY={rows[0]}" in said or f"FAIRLEAD_WORKER_POLICY={rows[1]}" in said
     with (tmp_path / "out" / "clients.csv").open() as file:
         clients = {(row["configuration"], row["client"]): row for row in csv.DictReader(file)}
     assert len(clients) == 5 * len(policies)
-    assert clients["dlpm + doubleq", "flood"]["calls within its share"] == "0.0"
-    assert float(clients["dlpm + doubleq", "light-0"]["calls within its share"]) == 1.0
+    assert clients["dlpm + least-delay", "flood"]["calls within its share"] == "0.0"
+    assert float(clients["dlpm + least-delay", "light-0"]["calls within its share"]) == 1.0
 
 
 def test_workers_for_an_objective_and_what_tokens_cost_with_them(
@@ -96,7 +96,7 @@ def test_an_interrupt_keeps_what_is_done(tmp_path: Path) -> None:
     trace.write_text("\n".join(["arrival_s,client,input_tokens,output_tokens", *lines]))
     options = ("--policy", ",".join(policies), "--out", str(tmp_path / "out"), "--processes", "1")
     command = Command(tmp_path).start("simulate", "--trace", str(trace), *options)
-    command.wait_for("fcfs + doubleq: slowdown p99")
+    command.wait_for("fcfs + least-delay: slowdown p99")
     assert command.end(signal.SIGINT) == 130
     said = command.rest()
     with (tmp_path / "out" / "summary.csv").open() as file:
@@ -161,7 +161,7 @@ def test_accounts_are_kept_as_the_options_say() -> None:
     add_pool_options(parser)
     given = ["--trace", "mine.csv", "--charge", "reserved", "--fairness-levels", "tenant,user,interaction"]
     for options, said in ((given[:2], ("generated", "tenant,user")), (given, ("reserved", "tenant,user,interaction"))):
-        worker = scenario(parser.parse_args(options), "dlpm", "doubleq", 512, 4096, RateLimits()).spec.worker
+        worker = scenario(parser.parse_args(options), "dlpm", "least-delay", 512, 4096, RateLimits()).spec.worker
         assert (worker.charge, worker.fairness_levels) == said
 
 
@@ -267,11 +267,11 @@ def test_without_matplotlib_the_numbers_are_written(
     assert simulate(trace, tmp_path / "out") == 0
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "clients.csv",
-        "dlpm+doubleq.csv",
+        "dlpm+least-delay.csv",
         "summary.csv",
     ]
     said = capsys.readouterr().out
-    assert "dlpm + doubleq" in said
+    assert "dlpm + least-delay" in said
     assert said.count("pip install 'fairlead-serving[demo]'") == 1
 
 
@@ -279,7 +279,7 @@ def test_clients_are_drawn_whatever_they_are_called(tmp_path: Path) -> None:
     trace = tmp_path / "mine.csv"
     trace.write_text("arrival_s,client,input_tokens,output_tokens\n0,_u,64,5\n1,ann,64,5\n")
     assert simulate(str(trace), tmp_path / "out") == 0
-    assert "client _u" in (tmp_path / "out" / "dlpm+doubleq.svg").read_text()
+    assert "client _u" in (tmp_path / "out" / "dlpm+least-delay.svg").read_text()
 
 
 def test_what_of_a_trace_is_left_out_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

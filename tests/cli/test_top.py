@@ -17,7 +17,7 @@ from tests.services import SECRET, Stack
 
 def busy() -> scheduler_pb2.StatusResponse:
     """Two workers, and users with long names and many digits."""
-    status = scheduler_pb2.StatusResponse(policy="doubleq", clients=2)
+    status = scheduler_pb2.StatusResponse(policy="least-delay", clients=2)
     for number in range(2):
         model = scheduler_pb2.ModelInfo(name="smollm2-135m-instruct", kv_tokens=142_896, admission="optimistic")
         load = scheduler_pb2.Load(

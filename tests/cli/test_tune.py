@@ -11,13 +11,13 @@ from tests.cli.workload import WORD, requests, write_log
 pytestmark = pytest.mark.slow
 
 QUANTA = ("--quantum-tokens", "64", "--route-quantum-tokens", "1024")
-DEFAULT = ("--policy", "dlpm", "--route", "doubleq")  # policies
+POLICIES = ("--policy", "dlpm", "--route", "doubleq")
 
 
 def tune(tmp_path: Path, lines: list[object], *options: str) -> int:
     trace = str(write_log(tmp_path / "log.jsonl", lines))
     return main(
-        ["tune", "--trace", trace, "--out", str(tmp_path / "out"), "--processes", "1", *QUANTA, *DEFAULT, *options]
+        ["tune", "--trace", trace, "--out", str(tmp_path / "out"), "--processes", "1", *QUANTA, *POLICIES, *options]
     )
 
 
@@ -98,12 +98,12 @@ def test_policies_are_tried_before_their_quanta_and_the_options_to_set_are_told(
     with (tmp_path / "out" / "tune.csv").open() as file:
         names = [row["configuration"] for row in csv.DictReader(file)]
     assert names == sorted(names), "equally good: by name"
-    assert names[:3] == ["dlpm Q^u=512 + doubleq Q^w=4096", "dlpm Q^u=64 + doubleq Q^w=4096", "fcfs + doubleq Q^w=4096"]
+    assert names[:3] == ["dlpm Q^u=512 + least-delay", "dlpm Q^u=64 + least-delay", "fcfs + least-delay"]
     said = capsys.readouterr().out
     assert "no prefix is used again (hit rate at most 0.0%)" in said
     assert "as good, with a slowdown and a throughput within 10%" in said
     assert "FAIRLEAD_WORKER_POLICY=dlpm FAIRLEAD_WORKER_QUANTUM_TOKENS=512" in said
-    assert "FAIRLEAD_SCHEDULER_POLICY=doubleq FAIRLEAD_SCHEDULER_QUANTUM_TOKENS=4096" in said
+    assert "FAIRLEAD_SCHEDULER_POLICY=least-delay\n" in said
 
 
 def test_where_there_are_several_workers_the_way_to_place_is_tried_with_the_best_policy(

@@ -112,7 +112,7 @@ async def test_requests_of_gateways_count_at_their_engines_until_they_end() -> N
 
 async def test_what_a_client_had_by_gateways_sends_its_next_requests_elsewhere() -> None:
     """DoubleQ: ann has used up her quantum at A, by the tokens that the adapter reports."""
-    async with pool(quantum_tokens=100) as tried:
+    async with pool(policy="doubleq", quantum_tokens=100) as tried:
         first = await tried.place("ann")
         assert first.endpoint == A
         tried.picker.refused(first)

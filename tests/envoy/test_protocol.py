@@ -249,7 +249,9 @@ async def tell(served: Served, pick: str, output_tokens: int) -> None:
     assert answer.overall_code == ratelimit_pb2.RateLimitResponse.OK
 
 
-@pytest.mark.parametrize("served", [{"endpoints": f"{A},{B}", "quantum_tokens": 100}], indirect=True)
+@pytest.mark.parametrize(
+    "served", [{"endpoints": f"{A},{B}", "policy": "doubleq", "quantum_tokens": 100}], indirect=True
+)
 @pytest.mark.parametrize(("told", "then"), [(400, B), (0, A)])
 @pytest.mark.parametrize("is_told_first", [True, False])
 async def test_a_request_ends_when_envoy_says_so_and_is_charged_the_tokens_that_it_tells(

@@ -5,7 +5,7 @@ from typing import Any
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Assignment, Dispatcher
 from global_scheduler.core.fleet import Fleet, Member, WorkerIdentity
-from global_scheduler.core.policies import RoutePolicyConfig, RouteRequest
+from global_scheduler.core.policies import DEFAULT_POLICY, RoutePolicyConfig, RouteRequest
 from serving.cost import WeightedTokens
 from simulation.spec import GLOBAL_POLICIES
 
@@ -36,7 +36,7 @@ def request(name: str, **fields: Any) -> RouteRequest:
 
 
 def dispatcher(
-    policy: str = "doubleq", workers: tuple[str, ...] = ("a", "b"), config: RoutePolicyConfig = CONFIG
+    policy: str = DEFAULT_POLICY, workers: tuple[str, ...] = ("a", "b"), config: RoutePolicyConfig = CONFIG
 ) -> tuple[Dispatcher, list[Member]]:
     made = Dispatcher(GLOBAL_POLICIES[policy](config), BlockIndex(1000), Fleet(STALL))
     return made, [made.attached(identity(worker), (), now=0) for worker in workers]

@@ -98,7 +98,7 @@ TestDispatch.settings = settings(max_examples=80, stateful_step_count=50, deadli
 
 
 def test_a_prefix_sticks_to_its_worker_until_the_quantum_is_spent() -> None:
-    made, _ = dispatcher()
+    made, _ = dispatcher("doubleq")
     prompt = {"prompt_tokens": 40, "digests": pack_digests([7])}
     placements = [placed(made.dispatch(request(str(n), **prompt), 0)) for n in range(4)]
     assert placements == ["a", "a", "a", "b"]
@@ -108,7 +108,7 @@ def test_a_prefix_is_left_where_requests_wait_for_it_beside_idle_workers() -> No
     prompt = {"prompt_tokens": 4, "digests": pack_digests([7])}
     placements = {}
     for strict in (False, True):
-        made, (a, _) = dispatcher(config=replace(CONFIG, strict_paper=strict))
+        made, (a, _) = dispatcher("doubleq", config=replace(CONFIG, strict_paper=strict))
         first = [placed(made.dispatch(request(str(n), client=str(n), **prompt), 0)) for n in range(3)]
         made.reported(a, WorkerLoad(waiting=1), 0)
         then = [placed(made.dispatch(request(str(n), client=str(n), **prompt), 0)) for n in range(3, 6)]
@@ -117,7 +117,7 @@ def test_a_prefix_is_left_where_requests_wait_for_it_beside_idle_workers() -> No
 
 
 def test_a_prompt_that_was_aborted_before_its_first_token_is_held_nowhere() -> None:
-    made, (a, _) = dispatcher()
+    made, (a, _) = dispatcher("doubleq")
     prompt = {"prompt_tokens": 20, "digests": pack_digests([7])}
     for name, output_tokens, matched_then in (("aborted", 0, 0), ("answered", 1, 16)):
         assert placed(made.dispatch(request(name, excluded=("b",), **prompt), 0)) == "a"
@@ -129,7 +129,7 @@ def test_a_prompt_that_was_aborted_before_its_first_token_is_held_nowhere() -> N
 
 
 def test_models_have_separate_accounts() -> None:
-    made, _ = dispatcher(workers=("a",))
+    made, _ = dispatcher("doubleq", workers=("a",))
     other = made.attached(identity("n1", "n"), (), 0)
     made.dispatch(request("1", prompt_tokens=1000), 0)
     assert placed(made.dispatch(request("2", model="n"), 0)) == other.identity.worker
@@ -140,7 +140,7 @@ def test_models_have_separate_accounts() -> None:
 
 
 def test_a_weight_divides_what_is_charged() -> None:
-    made, _ = dispatcher(workers=("a",))
+    made, _ = dispatcher("doubleq", workers=("a",))
     made.dispatch(request("1", prompt_tokens=60, weight=2000), 0)
     policy = made.policy
     assert isinstance(policy, DoubleQ)
@@ -149,7 +149,7 @@ def test_a_weight_divides_what_is_charged() -> None:
 
 def test_output_is_charged_from_its_first_token_on() -> None:
     config = RoutePolicyConfig(10_000, Profiled())
-    made, [worker] = dispatcher(workers=("a",), config=config)
+    made, [worker] = dispatcher("doubleq", workers=("a",), config=config)
     made.dispatch(request("1", prompt_tokens=10), 0)
     policy = made.policy
     assert isinstance(policy, DoubleQ)
@@ -159,7 +159,7 @@ def test_output_is_charged_from_its_first_token_on() -> None:
 
 
 def test_submitting_and_cancelling_is_not_free() -> None:
-    made, _ = dispatcher(workers=("a",))
+    made, _ = dispatcher("doubleq", workers=("a",))
     policy = made.policy
     assert isinstance(policy, DoubleQ)
     for number in range(3):
@@ -171,7 +171,7 @@ def test_submitting_and_cancelling_is_not_free() -> None:
 def test_prompts_cost_what_they_would_without_a_system_prompt() -> None:
     """The scheduler does not know which tokens are the system prompt; of a cancelled call some tokens stay charged."""
     cost = Normalized(3, 1, 1)
-    made, _ = dispatcher(workers=("a",), config=RoutePolicyConfig(10_000, cost))
+    made, _ = dispatcher("doubleq", workers=("a",), config=RoutePolicyConfig(10_000, cost))
     policy = made.policy
     assert isinstance(policy, DoubleQ)
     for number, tokens in enumerate((90, KEPT_TOKENS // 2)):
@@ -183,7 +183,7 @@ def test_prompts_cost_what_they_would_without_a_system_prompt() -> None:
 
 
 def test_a_worker_that_was_away_does_not_hoard_credit() -> None:
-    made, (a, b) = dispatcher()
+    made, (a, b) = dispatcher("doubleq")
     policy = made.policy
     assert isinstance(policy, DoubleQ)
     made.dispatch(request("0", prompt_tokens=150, excluded=("b",)), 0)
@@ -194,7 +194,7 @@ def test_a_worker_that_was_away_does_not_hoard_credit() -> None:
 
 
 def test_requests_that_another_process_placed_are_counted() -> None:
-    made, [worker] = dispatcher(workers=("a",))
+    made, [worker] = dispatcher("doubleq", workers=("a",))
     made.dispatch(request("own"), 0)
     for name in ("own", "other"):
         made.accepted(worker, request(name), 0)
@@ -202,7 +202,7 @@ def test_requests_that_another_process_placed_are_counted() -> None:
 
 
 def test_a_request_that_another_process_placed_is_not_placed_again() -> None:
-    made, [worker] = dispatcher(workers=("a",))
+    made, [worker] = dispatcher("doubleq", workers=("a",))
     made.accepted(worker, request("other"), 0)
     again = made.dispatch(request("other"), 0)
     assert again is not None
@@ -211,7 +211,7 @@ def test_a_request_that_another_process_placed_is_not_placed_again() -> None:
 
 
 def test_requests_without_a_stream_are_withdrawn_together() -> None:
-    made, [worker] = dispatcher(workers=("a",))
+    made, [worker] = dispatcher("doubleq", workers=("a",))
     made.dispatch(request("without"), 0)
     made.dispatch(request("of another stream"), 0, source=1)
     made.gone(0)
@@ -220,7 +220,7 @@ def test_requests_without_a_stream_are_withdrawn_together() -> None:
 
 
 def test_a_worker_attaches_with_the_blocks_that_it_caches() -> None:
-    made, _ = dispatcher(workers=())
+    made, _ = dispatcher("doubleq", workers=())
     made.attached(identity("a"), runs([(7, 0)]), 0)
     assignment = made.dispatch(request("1", prompt_tokens=20, digests=pack_digests([7])), 0)
     assert assignment is not None
@@ -228,7 +228,7 @@ def test_a_worker_attaches_with_the_blocks_that_it_caches() -> None:
 
 
 def test_matched_blocks_are_of_the_size_of_the_worker_that_holds_them() -> None:
-    made, _ = dispatcher(workers=())
+    made, _ = dispatcher("doubleq", workers=())
     made.attached(identity("a"), runs([(7, 0)]), 0)
     made.attached(replace(identity("b"), block_tokens=64), (), 0)
     assignment = made.dispatch(request("1", prompt_tokens=100, digests=pack_digests([7])), 0)

@@ -18,7 +18,7 @@ from global_scheduler.core.endpoint_pool import (
     Pick,
 )
 from global_scheduler.core.held_requests import HeldRequests
-from global_scheduler.core.policies import POLICIES, RoutePolicyConfig, RouteRequest
+from global_scheduler.core.policies import DEFAULT_POLICY, POLICIES, RoutePolicyConfig, RouteRequest
 from global_scheduler.core.policies.doubleq import DoubleQ
 from global_scheduler.core.recent_blocks import RecentBlocks
 from global_scheduler.core.reported_blocks import ReportedBlocks
@@ -42,7 +42,7 @@ def held_requests(most: int) -> HeldRequests:
     return HeldRequests(most, ServiceCounters())
 
 
-def pool(policy: str = "doubleq", most_held: int = 3, size: EndpointSize = SIZE) -> EndpointPool:
+def pool(policy: str = DEFAULT_POLICY, most_held: int = 3, size: EndpointSize = SIZE) -> EndpointPool:
     cost = WeightedTokens()
     chosen = POLICIES[policy](RoutePolicyConfig(100, cost))
     return EndpointPool(chosen, cost, BlockIndex(60), size, held_requests(most_held))

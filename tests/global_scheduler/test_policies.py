@@ -6,16 +6,41 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from global_scheduler.core.fleet import WorkerLoad
+from global_scheduler.core.dispatcher import Dispatcher
+from global_scheduler.core.fleet import Member, WorkerLoad
+from global_scheduler.core.policies import RouteRequest
 from serving.blocks import pack_digests, runs
 from simulation.spec import GLOBAL_POLICIES
 from tests.global_scheduler.driving import dispatcher, identity, placed, request
 
 WORKERS = ("a", "b", "c")
+Step = tuple[str, int, int, str]  # client, prompt tokens, cached blocks, fate
 STEPS = st.lists(
     st.tuples(st.sampled_from("xyz"), st.integers(1, 200), st.integers(0, 3), st.sampled_from(["keep", "end", "undo"])),
     max_size=40,
 )
+
+
+def asked(number: int, step: Step) -> RouteRequest:
+    client, tokens, blocks, _ = step
+    return request(str(number), client=client, prompt_tokens=tokens, digests=pack_digests(range(1, blocks + 1)))
+
+
+def reported(made: Dispatcher, member: Member, number: int, step: Step, cached_tokens: int) -> None:
+    """What `member` reports of its request, up to the request's fate."""
+    client, tokens, blocks, fate = step
+    chain = range(1, blocks + 1)
+    made.accepted(member, request(str(number), client=client, prompt_tokens=tokens), 0, cached_tokens)
+    if fate == "end":
+        made.progressed(member, runs(zip(chain, (0, *chain), strict=False)), b"")
+    if fate != "keep":
+        made.ended(member, str(number), 1, fate == "end", 3)
+    made.check_invariants()
+
+
+def probed(made: Dispatcher) -> list[str]:
+    """Where requests of each client would go now."""
+    return [placed(made.dispatch(request(f"probe {n}", client=client), 0)) for n, client in enumerate("xyzxyz")]
 
 
 @pytest.mark.parametrize("policy", sorted(GLOBAL_POLICIES))
@@ -88,36 +113,24 @@ class TestEveryPolicy:
 
     @settings(max_examples=40, deadline=None)
     @given(steps=STEPS)
-    def test_the_same_history_gives_the_same_choices(self, policy: str, steps: list[tuple[str, int, int, str]]) -> None:
+    def test_the_same_history_gives_the_same_choices(self, policy: str, steps: list[Step]) -> None:
         first, second = self.choices(policy, steps), self.choices(policy, steps)
         assert first == second
         assert len(first) == len(steps), "somebody is always chosen"
 
     @settings(max_examples=40, deadline=None)
     @given(steps=STEPS)
-    def test_who_hears_what_workers_say_decides_as_the_leader_would(
-        self, policy: str, steps: list[tuple[str, int, int, str]]
-    ) -> None:
-        leader, _ = dispatcher(policy, WORKERS)
-        standby, (*members,) = dispatcher(policy, WORKERS)
-        for number, (client, tokens, blocks, fate) in enumerate(steps):
-            chain = range(1, blocks + 1)
-            asked = request(str(number), client=client, prompt_tokens=tokens, digests=pack_digests(chain))
-            assignment = leader.dispatch(asked, 0)
+    def test_who_hears_what_workers_say_decides_as_the_leader_would(self, policy: str, steps: list[Step]) -> None:
+        leader, leaders = dispatcher(policy, WORKERS)
+        standby, members = dispatcher(policy, WORKERS)
+        for number, step in enumerate(steps):
+            assignment = leader.dispatch(asked(number, step), 0)
             assert assignment is not None
-            here = members[assignment.member.slot]
-            for made, member in ((leader, assignment.member), (standby, here)):
-                told = request(str(number), client=client, prompt_tokens=tokens)
-                made.accepted(member, told, 0, assignment.matched_tokens)
-                if fate == "end":
-                    made.progressed(member, runs(zip(chain, (0, *chain), strict=False)), b"")
-                if fate != "keep":
-                    made.ended(member, str(number), 1, fate == "end", 3)
-                made.check_invariants()
-        probes = [request(f"probe {n}", client=client) for n, client in enumerate("xyzxyz")]
-        assert [placed(standby.dispatch(p, 0)) for p in probes] == [placed(leader.dispatch(p, 0)) for p in probes]
+            for made, its in ((leader, leaders), (standby, members)):
+                reported(made, its[assignment.member.slot], number, step, assignment.matched_tokens)
+        assert probed(standby) == probed(leader)
 
-    def choices(self, policy: str, steps: list[tuple[str, int, int, str]]) -> list[str]:
+    def choices(self, policy: str, steps: list[Step]) -> list[str]:
         made, _ = dispatcher(policy, WORKERS)
         chosen = []
         for number, (client, tokens, blocks, fate) in enumerate(steps):
@@ -129,6 +142,25 @@ class TestEveryPolicy:
                 made.ended(assignment.member, str(number), 1, fate == "end", 3)
             made.check_invariants()
         return chosen
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps=STEPS)
+def test_least_delay_takes_over_from_a_leader_of_another_policy_with_accounts_of_its_own(
+    steps: list[Step],
+) -> None:
+    """As in an update of two schedulers, one by one. It decides as if it had placed these requests where they are."""
+    leader, leaders = dispatcher("doubleq", WORKERS)
+    standby, members = dispatcher("least-delay", WORKERS)
+    alone, others = dispatcher("least-delay", WORKERS)
+    for number, step in enumerate(steps):
+        assignment = leader.dispatch(asked(number, step), 0)
+        assert assignment is not None
+        elsewhere = tuple(worker for worker in WORKERS if worker != placed(assignment))
+        alone.dispatch(replace(asked(number, step), excluded=elsewhere), 0)
+        for made, its in ((leader, leaders), (standby, members), (alone, others)):
+            reported(made, its[assignment.member.slot], number, step, assignment.matched_tokens)
+    assert probed(standby) == probed(alone)
 
 
 def test_round_robin_takes_turns_and_least_loaded_the_shortest_queue() -> None:

@@ -201,7 +201,7 @@ async def test_overload_and_draining_reach_watchers_and_loads_and_service_the_op
     await worker.write(pb.WorkerReport(load=pb.Load(draining=True)))
     await until(watch, lambda s: s.members[0].load.draining)
     status = await scheduler_pb2_grpc.AdminStub(channel).Status(pb.StatusRequest(), metadata=METADATA)
-    assert (status.policy, status.clients) == ("doubleq", 2)
+    assert (status.policy, status.clients) == ("least-delay", 2)
     assert status.cluster.members[0].load == pb.Load(draining=True)
     assert [(s.worker, list(s.clients)) for s in status.services] == [("w1", [ann, bob])]
 
@@ -234,7 +234,7 @@ async def test_clients_are_listed_with_their_sums_over_all_workers(channel: grpc
     await until_status(channel, lambda state: [member.load.running for member in state.members] == [1, 1])
     answer = await stub.ListClients(pb.ListClientsRequest(most=10), metadata=METADATA)
     assert [(member.worker, member.load.running) for member in answer.cluster.members] == [("w1", 1), ("w2", 1)]
-    assert (answer.cluster.epoch > 0, answer.policy, answer.remembered) == (True, "doubleq", 2)
+    assert (answer.cluster.epoch > 0, answer.policy, answer.remembered) == (True, "least-delay", 2)
     ann, bob = answer.clients
     assert (ann.service, ann.weighted_service, ann.running, list(ann.waiting)) == (6, 12, 2, [2, 0])
     assert (bob.client, bob.service, list(bob.waiting)) == ("bob", 10, []), "it has no request"

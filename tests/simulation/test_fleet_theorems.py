@@ -229,7 +229,9 @@ def test_with_an_infinite_quantum_the_gap_grows_without_bound(calls: int) -> Non
     """Theorem A.5: two clients share the prefix that one worker holds, the third has the other worker to itself."""
     gaps = {}
     for route_quantum in (64, 1 << 40):
-        spec = ClusterSpec(workers=2, worker=WORKER, route_quantum_tokens=route_quantum, route_strict_paper=True)
+        spec = ClusterSpec(
+            workers=2, worker=WORKER, route="doubleq", route_quantum_tokens=route_quantum, route_strict_paper=True
+        )
         cluster = SimulatedCluster(spec, OpenLoop(calls_of(two_share_a_prefix(calls))))
         gaps[route_quantum] = gap_until_one_is_done(cluster)
     assert gaps[64] <= bound(cluster)

@@ -1,7 +1,7 @@
 """Global policies by the name that configuration gives them.
 
-`doubleq`, `least-delay` and `per-client-round-robin` have a bound; the other two are the usual ways to balance load.
-`fairlead demo` runs `round-robin` and `per-client-round-robin` as the systems that DoubleQ is compared with.
+`least-delay`, `doubleq` and `per-client-round-robin` have a bound; the other two are the usual ways to balance load.
+`fairlead demo` runs `round-robin` and `per-client-round-robin` in the systems that the default is compared with.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,11 +14,12 @@ from global_scheduler.core.policies.per_client_round_robin import PerClientRound
 from global_scheduler.core.policies.round_robin import RoundRobin
 
 POLICIES: Mapping[str, Callable[[RoutePolicyConfig], RoutePolicy]] = {
-    "doubleq": DoubleQ,
     "least-delay": LeastDelay,
+    "doubleq": DoubleQ,
     "round-robin": RoundRobin,
     "per-client-round-robin": PerClientRoundRobin,
     "least-loaded": LeastLoaded,
 }
+DEFAULT_POLICY = "least-delay"  # ADR 24 says why
 
-__all__ = ["POLICIES", "Candidates", "RoutePolicy", "RoutePolicyConfig", "RouteRequest"]
+__all__ = ["DEFAULT_POLICY", "POLICIES", "Candidates", "RoutePolicy", "RoutePolicyConfig", "RouteRequest"]
