@@ -275,6 +275,13 @@ def test_without_matplotlib_the_numbers_are_written(
     assert said.count("pip install 'fairlead-serving[demo]'") == 1
 
 
+def test_a_quantum_that_no_route_reads_is_refused(
+    trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert simulate(trace, tmp_path / "out", "--route-quantum-tokens", "512") == 1
+    assert "--route-quantum-tokens: only the route doubleq has a quantum, got least-delay" in capsys.readouterr().err
+
+
 def test_clients_are_drawn_whatever_they_are_called(tmp_path: Path) -> None:
     trace = tmp_path / "mine.csv"
     trace.write_text("arrival_s,client,input_tokens,output_tokens\n0,_u,64,5\n1,ann,64,5\n")

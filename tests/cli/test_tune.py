@@ -81,6 +81,12 @@ def test_a_limit_that_nothing_reads_is_refused(tmp_path: Path, capsys: pytest.Ca
     assert "[10, 60]" in said
 
 
+def test_a_quantum_that_no_route_reads_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tune(tmp_path, requests(2), "--route", "least-delay") == 1
+    said = capsys.readouterr().err
+    assert said == "fairlead: --route-quantum-tokens: only the route doubleq has a quantum, got least-delay\n"
+
+
 def test_every_number_of_a_sweep_is_checked(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["tune", "--trace", "mine.csv", "--quantum-tokens", "64,x"])

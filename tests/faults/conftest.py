@@ -27,8 +27,9 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 
 @pytest.fixture
 def pair(tmp_path: Path, redis: RedisServer) -> Iterator[Stack]:
-    """With a scheduler that leads and one that stands by."""
-    stack = Stack(tmp_path, redis=redis.url)
+    """With a scheduler that leads and one that stands by, of different policies, as while an update changes the
+    default."""
+    stack = Stack(tmp_path, redis=redis.url, policy="doubleq")
     stack.scheduler.wait_for("leads")
     stack.schedulers.append(stack.start("global_scheduler", redis=redis.url))
     yield stack

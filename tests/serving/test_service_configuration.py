@@ -57,6 +57,15 @@ def test_one_environment_gives_each_service_its_own_policy(tmp_path: Path, monke
         stack.close()
 
 
+@pytest.mark.parametrize("module", ["global_scheduler", "global_scheduler.endpoint_picker"])
+def test_a_quantum_is_refused_where_no_policy_reads_it(module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["--quantum-tokens", "512"] + (["--endpoints", "127.0.0.1:1"] if module.endswith("picker") else [])
+    assert MAINS[module](argv) == 2
+    assert "quantum_tokens: only the policy doubleq has a quantum, got 512 with the policy least-delay" in (
+        capsys.readouterr().err
+    )
+
+
 @pytest.mark.parametrize("module", SERVICES)
 @pytest.mark.parametrize(
     ("argv", "environ", "complaint"),
@@ -107,4 +116,6 @@ def test_baselines_without_a_bound_are_not_offered(
     module: str, policy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert MAINS[module](["--policy", policy]) == 2
-    assert "--policy: must be one of d" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.startswith("configuration: --policy: must be one of ")
+    assert said.endswith(f"got {policy!r}\n")
