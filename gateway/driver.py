@@ -5,7 +5,6 @@ import logging
 import math
 import time
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Protocol
 
 from fairlead.errors import FairleadError, Internal
@@ -222,10 +221,8 @@ class CallDriver:
         prepared = self._prepared
         assert prepared is not None
         assert self._placement is not None
-        sampling, generated, deadline = prepared.sampling, submit.output_tokens, prepared.deadline
-        if generated:
-            least = max(0, sampling.min_tokens - generated)
-            sampling = replace(sampling, max_tokens=sampling.max_tokens - generated, min_tokens=least)
+        generated, deadline = submit.output_tokens, prepared.deadline
+        sampling = prepared.sampling.after(generated) if generated else prepared.sampling
         submission = worker_pb2.Submit(
             **prepared.constant_fields,
             attempt=submit.attempt,

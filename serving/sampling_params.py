@@ -1,6 +1,6 @@
 """Sampling parameters, their limits and the checks of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fairlead.errors import InvalidRequest
 from serving.constraint import Constraint
@@ -43,6 +43,11 @@ class SamplingParams:
     prompt_logprobs: int | None = None  # the same for the tokens of the prompt
     logit_bias: tuple[tuple[int, float], ...] = ()  # pairs of token id and value added to the token's score
     constraint: Constraint | None = None  # the texts that the output may be; None: all
+
+    def after(self, output_tokens: int) -> "SamplingParams":
+        """Return the parameters for the rest of an output whose first `output_tokens` tokens exist already."""
+        left = self.max_tokens - output_tokens
+        return replace(self, max_tokens=left, min_tokens=max(0, self.min_tokens - output_tokens))
 
     @property
     def is_greedy(self) -> bool:

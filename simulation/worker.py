@@ -54,9 +54,9 @@ class NoText:
 def _sampling(call: SimulatedCall, generated: int) -> SamplingParams:
     """Return the limits of an attempt at `call` after `generated` tokens: its last token stops it if it reserves
     more."""
-    most = call.output_tokens + call.unused_tokens - generated
+    most = call.output_tokens + call.unused_tokens
     stops = tuple(call.answer[-1:]) if call.unused_tokens else ()
-    return SamplingParams(max_tokens=most, ignore_eos=True, stop_token_ids=stops)
+    return SamplingParams(max_tokens=most, ignore_eos=True, stop_token_ids=stops).after(generated)
 
 
 @dataclass(frozen=True, slots=True)

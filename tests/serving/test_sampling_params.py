@@ -61,3 +61,9 @@ def test_a_refusal_names_field_limit_and_value(field: str, value: Any, expected:
         SamplingParams(**{field: value})
     assert caught.value.field == f"sampling.{field}"
     assert expected in caught.value.message
+
+
+def test_the_rest_of_an_output_needs_the_tokens_that_are_left() -> None:
+    params = SamplingParams(max_tokens=10, min_tokens=4, seed=7)
+    assert params.after(3) == SamplingParams(max_tokens=7, min_tokens=1, seed=7)
+    assert params.after(9) == SamplingParams(max_tokens=1, min_tokens=0, seed=7)
