@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from local_worker.core.charging import OutputCharge
 from local_worker.core.policies import QueuePolicy, QueuePolicyConfig
 from local_worker.core.policies.dlpm import MAX_BYPASS, MAX_MISFITS, MAX_PASSED, MAX_REMATCHED
 from local_worker.core.policies.drr import Drr
@@ -783,6 +784,14 @@ def test_a_bound_is_the_one_of_the_theorem(name: str, strict: bool, bound: int) 
     assert policy.bound_micro == bound * MICRO
     if name == "dlpm":
         assert policy.balance_range_micro == (-(bound // 2 - 10) * MICRO, 10 * MICRO)
+
+
+@pytest.mark.parametrize(("strict", "returned"), [(False, 2 * 256 + 2 * 64), (True, 2 * 256)])
+def test_the_bound_of_dlpm_that_charges_ahead_adds_what_may_be_given_back(strict: bool, returned: int) -> None:
+    policy = LOCAL_POLICIES["dlpm"](replace(CONFIG, strict_paper=strict, charge=OutputCharge.RESERVED))
+    request = 64 + 2 * 64
+    assert policy.balance_range_micro == (-request * MICRO, (10 + returned) * MICRO)
+    assert policy.bound_micro == 2 * (request + 10 + returned) * MICRO
 
 
 def test_vtcs_bound_is_the_one_of_the_longest_prompt_where_that_costs_more() -> None:
