@@ -166,6 +166,14 @@ def test_a_prompt_that_all_cache_goes_where_nobody_waits() -> None:
     assert placed(made.dispatch(request("1", client="own/ann", digests=pack_digests([1]), prompt_tokens=16), 0)) == "b"
 
 
+def test_of_equal_delays_that_of_the_shortest_queue_is_chosen_also_where_less_is_cached() -> None:
+    """To compute 16 tokens at a delays the request there by as much; b computes all 32."""
+    made, (a, _) = dispatcher("least-delay")
+    made.progressed(a, runs([(1, 0)]), b"")
+    made.dispatch(request("other", client="bob", excluded=("b",)), 0)
+    assert placed(made.dispatch(request("asked", digests=pack_digests([1]), prompt_tokens=32), 0)) == "b"
+
+
 class Crowd(NamedTuple):
     """Requests of a client that wait at a worker."""
 

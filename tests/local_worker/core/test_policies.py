@@ -647,6 +647,19 @@ def test_a_barrier_pays_for_the_room_that_it_keeps_free() -> None:
     assert driver.policy.balance("b") == CREDIT - (LARGE + 2 * 7) * MICRO
 
 
+def test_a_barrier_makes_its_deposit_when_it_is_raised_and_its_output_costs_nothing_more() -> None:
+    driver = Driver(LOCAL_POLICIES["dlpm"](replace(ROOMY, charge=OutputCharge.RESERVED)))
+    large = bar(driver)
+    deposit = 2 * (LARGE + 1)  # for all that it may generate
+    assert driver.policy.balance("b") == CREDIT - (LARGE + deposit) * MICRO
+    assert large in driver.select(LARGE)
+    large.tokens += [0] * 3
+    driver.policy.generated(large, 3)
+    assert driver.policy.balance("b") == CREDIT - (LARGE + deposit) * MICRO
+    driver.policy.finished(large)
+    assert driver.policy.balance("b") == CREDIT - (LARGE + 2 * 3) * MICRO
+
+
 @pytest.mark.parametrize("spare", [0, 1])
 def test_only_a_client_in_credit_raises_a_barrier(spare: int) -> None:
     """A client spends its credit on small requests, which pass its large one for the time that makes a barrier."""
