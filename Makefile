@@ -37,7 +37,7 @@ test-fast: setup ## run the tests that start no services, load no model and comp
 	$(PYTEST) -m "not e2e and not model and not slow"
 
 test-clients: setup ## run the tests with LiteLLM, LM Evaluation Harness and AIPerf, which are installed first (1.2 GB, once)
-	$(PYTEST) -m clients tests/gateway/http
+	$(PYTEST) --timeout 900 -m clients tests/gateway/http
 
 flood: vllm-venv ## compare vLLM, LiteLLM and Fairlead while a user floods, on the same engine (half an hour)
 	$(VLLM_VENV)/bin/python -m bench.flood

@@ -13,7 +13,7 @@ from tests.deploy.rehearsal import sandbox
 from tests.deploy.rehearsal.stand_ins import with_stand_ins
 from tests.gateway.test_tls import issue
 
-pytestmark = [pytest.mark.e2e, sandbox.needed]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(sandbox.SECONDS), sandbox.needed]
 
 
 def test_a_week_in_production_loses_no_call(chart: Chart, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ NOT_PLAYED = {
     INFERENCE_POOL: "it needs a gateway of the Gateway API",
 }
 
-pytestmark = [pytest.mark.e2e, sandbox.needed]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(sandbox.SECONDS), sandbox.needed]
 
 
 def test_every_form_is_played_or_there_is_a_reason() -> None:

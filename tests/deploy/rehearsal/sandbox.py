@@ -15,6 +15,7 @@ import yaml
 from tests.deploy.forms import ROOT, Manifest
 from tests.redis_server import installed
 
+SECONDS = 900  # it takes 200 on two idle cores, most of them grace periods, and more on a busy machine
 COMMAND = [
     *("unshare", "--user", "--map-root-user", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
 ]
@@ -50,7 +51,7 @@ def rehearse(
         capture_output=True,
         text=True,
         check=False,
-        timeout=600,
+        timeout=SECONDS,
     )
     logs = {f"{path.parent.name}/{path.name}": path.read_text().splitlines()[-5:] for path in pods.glob("*/*.log")}
     assert done.returncode == 0, f"{done.stderr}\n{json.dumps(logs, indent=1)}"
