@@ -204,7 +204,7 @@ class BatcherMachine(RuleBasedStateMachine):
         assert ledger.cached_tokens == sum(request.cached for request in begun)
 
 
-SETTINGS = settings(max_examples=50, stateful_step_count=50, deadline=None)
+SETTINGS = settings(max_examples=30, stateful_step_count=50, deadline=None)
 TestDlpmBatcher = BatcherMachine.TestCase
 TestDlpmBatcher.settings = SETTINGS
 
@@ -405,7 +405,7 @@ INTERRUPTED_VISIT = [
 @pytest.mark.parametrize("cost", COSTS)
 @pytest.mark.parametrize("admission", AdmissionMode)
 @pytest.mark.parametrize("name", ["dlpm", "drr", "vtc"])
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(arrivals=REQUESTS, ahead=AHEAD, used=USED, most_idle=st.sampled_from((0, MOST_IDLE)))
 @example(arrivals=INTERRUPTED_VISIT, ahead=0, used=[1000], most_idle=MOST_IDLE)
 def test_two_backlogged_clients_differ_by_at_most_the_bound(
@@ -431,7 +431,7 @@ def test_two_backlogged_clients_differ_by_at_most_the_bound(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["dlpm", "vtc"])
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(arrivals=REQUESTS, ahead=AHEAD, used=USED)
 def test_no_client_gains_more_than_the_bound_on_a_backlogged_client(
     name: str, arrivals: list[Arrival], ahead: int, used: list[int]
@@ -447,7 +447,7 @@ def test_no_client_gains_more_than_the_bound_on_a_backlogged_client(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("admission", AdmissionMode)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(arrivals=REQUESTS, ahead=AHEAD, used=USED)
 def test_a_policy_charges_exactly_the_service(
     admission: AdmissionMode, arrivals: list[Arrival], ahead: int, used: list[int]
@@ -466,7 +466,7 @@ def test_a_policy_charges_exactly_the_service(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["dlpm", "drr", "vtc"])
 @pytest.mark.parametrize("admission", AdmissionMode)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(arrivals=REQUESTS, ahead=AHEAD, used=USED)
 def test_the_room_that_a_client_has_not_paid_for_is_at_most_its_share(
     name: str, admission: AdmissionMode, arrivals: list[Arrival], ahead: int, used: list[int]
@@ -497,7 +497,7 @@ def unpaid(request: Request) -> int:
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(arrivals=REQUESTS, ahead=AHEAD, used=USED)
 def test_balances_stay_in_the_proved_range(arrivals: list[Arrival], ahead: int, used: list[int]) -> None:
     """DLPM Theorem A.1: -U < q <= Q^u at every step."""

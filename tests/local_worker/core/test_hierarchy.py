@@ -71,7 +71,7 @@ def item_of(driver: Driver, request: Request, levels: FairnessLevels) -> Item:
 
 @pytest.mark.parametrize("charge", [OutputCharge.GENERATED, OutputCharge.RESERVED])
 @pytest.mark.parametrize("text", LEVELS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(history=HISTORY)
 def test_dlpm_is_algorithm_1_in_each_group_of_siblings(
     text: str, charge: OutputCharge, history: list[tuple[Any, ...]]
@@ -206,7 +206,7 @@ def tight(
 @pytest.mark.parametrize("weighted", [False, True], ids=["equal", "weights"])
 @pytest.mark.parametrize("cost", COSTS)
 @pytest.mark.parametrize("admission", AdmissionMode)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     arrivals=REQUESTS,
     ahead=AHEAD,

@@ -192,7 +192,7 @@ def play(driver: Driver, history: list[tuple[Any, ...]], heard: Callable[[str, A
 
 
 @pytest.mark.parametrize("name", LOCAL_POLICIES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(history=WITH_PREEMPTION)
 def test_conformance_nothing_is_lost_and_the_withdrawn_are_not_served(
     name: str, history: list[tuple[Any, ...]]
@@ -221,7 +221,7 @@ def test_conformance_a_preempted_request_is_back_in_the_place_of_its_arrival(nam
 
 
 @pytest.mark.parametrize("name", LOCAL_POLICIES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(history=WITH_PREEMPTION)
 def test_conformance_an_empty_batch_takes_something_that_fits(name: str, history: list[tuple[Any, ...]]) -> None:
     driver = Driver(LOCAL_POLICIES[name](CONFIG))
@@ -232,7 +232,7 @@ def test_conformance_an_empty_batch_takes_something_that_fits(name: str, history
 
 
 @pytest.mark.parametrize("name", LOCAL_POLICIES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(history=WITH_PREEMPTION, most_idle=st.integers(1, 2))
 def test_conformance_of_idle_clients_a_bounded_number_is_kept_and_a_forgotten_one_gains_nothing(
     name: str, history: list[tuple[Any, ...]], most_idle: int
