@@ -6,7 +6,7 @@ of the picker's Python without gRPC.
 The caller speaks as an Envoy with the configuration of deploy/envoy does: one stream places a request, another observes
 it, and a unary call tells its end and its tokens. The bare service answers with the same messages, and neither reads
 them nor remembers anything. "Handlers" is the picker in this process: it parses the messages, decides, and serializes
-its answers, which nobody transports.
+its answers, which are not sent.
 With `--redis` one more picker takes its turn, which keeps its clients' accounts in that Redis.
 """
 

@@ -1,4 +1,4 @@
-"""Refuse public docstrings that are fragments: `python docs/docstrings.py [PREFIX ...]` lists them and exits with 1.
+"""Refuse public docstrings that are fragments or vague: `python docs/docstrings.py [PREFIX ...]` lists them; status 1.
 
 A reader whose third language is English needs a sentence with a verb and its object. The docstring of a property or a
 class may be a noun phrase, as in PEP 257, but not one of a few words that only the signature explains.
@@ -6,6 +6,7 @@ docstring_verbs.txt holds the verbs with which a short sentence may begin.
 """
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ PACKAGES = (
 )  # fmt: skip
 ROOT = Path(__file__).parents[1]
 FEWEST_WORDS = 6  # of a first sentence that does not begin with a verb
+VAGUE = re.compile(r"\b([Ww]hoever|[Nn]obody|believes?|hears?)\b")  # which client or process acts is not said
 FRAGMENTS = frozenset(
     {"Also", "And", "As", "At", "By", "For", "From", "In", "Its", "Nothing", "Of", "On", "So", "To", "With"}
 )
@@ -40,7 +42,7 @@ def sources(prefixes: tuple[str, ...]) -> Iterator[Path]:
 
 
 def fragments(path: Path) -> Iterator[str]:
-    """Yield one line for each public class or function of `path` whose docstring is missing or a fragment."""
+    """Yield one line for each public class or function of `path` whose docstring is missing, a fragment or vague."""
     for node in public(ast.parse(path.read_text())):
         place = f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
         text = ast.get_docstring(node)
@@ -48,6 +50,8 @@ def fragments(path: Path) -> Iterator[str]:
             yield f"{place}: has no docstring"
         elif is_fragment(text):
             yield f"{place}: {text.splitlines()[0]!r} is no sentence"
+        elif vague := VAGUE.search(text):
+            yield f"{place}: {vague[0]!r} does not say which client or process acts"
 
 
 def public(tree: ast.Module) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:

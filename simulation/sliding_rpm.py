@@ -45,7 +45,7 @@ class SlidingRpm:
         return True
 
     def accounts(self, caller: Caller) -> Sequence[QuotaAccount]:
-        """See Throttle; nobody asks: in the simulator callers are not told their limits."""
+        """See Throttle; empty, because simulated callers do not read their limits."""
         return ()
 
     def refused(self, client: str, now: float) -> None:

@@ -4,8 +4,8 @@ Workers report sums that begin anew with each process, and clients come and go. 
 comparable. *Gained* is the service since the last observation; shares are computed from it. *Position* is the
 service over weight in which clients that wait are compared with their siblings: with all others, or with the users of
 their tenant where the workers are fair among tenants. As with the counters of VTC (Algorithm 2, lines 8-13), a client
-that joins begins at least at the position of the least served sibling that waits: nobody is owed anything for the time
-in which it asked for nothing.
+that joins begins at least at the position of the least served sibling that waits: no client is owed service for the
+time in which it asked for nothing.
 """
 
 from collections import deque
@@ -40,7 +40,7 @@ class ClientCourse:
 class HistoryPoint:
     """One observation: positions of the busy clients, and the least position of a backlogged one.
 
-    `least` is None where nobody is backlogged, and where clients of several groups are, which are not compared.
+    `least` is None where no client is backlogged, and where clients of several groups are, which are not compared.
     """
 
     at: float  # seconds

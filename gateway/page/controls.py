@@ -1,7 +1,7 @@
 """The buttons of the demo: what `fairlead demo --watch` offers on a Unix socket, and how the page presses them.
 
 Each connection carries one line with the name of the pressed button, or an empty one, and one line of JSON back: the
-list of the buttons. The socket lies in a folder of the user who started the demo, so nobody else can press.
+list of the buttons. The socket lies in a folder of the user who started the demo, so other users cannot press them.
 """
 
 import asyncio

@@ -27,7 +27,7 @@ Members = Collection[scheduler_pb2.Member]  # with their loads
 def samples(answer: scheduler_pb2.ListClientsResponse) -> dict[str, ClientSample]:
     """Return each client's sums; it is backlogged while it waits at every worker of a pool (DLPM, Definition 3.1).
 
-    Clients are compared within their tenant where a worker is fair among tenants, and with nobody where no level is
+    Clients are compared within their tenant where a worker is fair among tenants, and not at all where no level is
     that of users.
     """
     pools, fair_among = _pools(answer.cluster.members), levels(answer.cluster.members)

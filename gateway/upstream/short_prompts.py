@@ -30,9 +30,9 @@ class ShortPrompts:
         self._is_implemented = True  # by the worker, as far as is known
 
     def encode(self, request: worker_pb2.EncodeRequest) -> Answer:
-        """Tokenize a prompt; the result is None if the stream cannot answer: Encode then answers or tells the reason.
+        """Tokenize a prompt; the result is None if the stream cannot answer: Encode then answers or raises the reason.
 
-        Whoever no longer wants the answer cancels it.
+        A caller that no longer needs the result cancels it.
         """
         answer: Answer = asyncio.get_running_loop().create_future()
         if not self._is_implemented:

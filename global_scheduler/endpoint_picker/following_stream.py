@@ -1,7 +1,7 @@
 """The stream of a filter that only observes a request, which another filter's stream has placed.
 
 Envoy cuts a request whose filter loses its picker after it has sent a body. So one filter may place requests, and be
-done with each when it is placed, while another, in observability mode, follows them, and nobody waits for it.
+done with each when it is placed, while another, in observability mode, follows them, and Envoy does not wait for it.
 """
 
 from collections.abc import Mapping

@@ -18,9 +18,9 @@ PLACED = "placed"
 class Picker:
     """Places requests in `pool`; the only part of the process that reads a clock.
 
-    Tokens of an answer are not seen. Where nobody tells them, an answer whose length is announced counts four bytes for
-    a token, and a streamed one `output_rate` tokens for each second that it lasts; none counts more than its request
-    allowed.
+    The picker does not see the tokens of an answer. Where neither Envoy nor an adapter reports their number, an answer
+    with a known length counts one token for four bytes, and a streamed one `output_rate` tokens for each second of its
+    duration; none counts more tokens than its request allowed.
     """
 
     def __init__(self, pool: EndpointPool, output_rate: float) -> None:

@@ -45,7 +45,7 @@ class LateBinding(BatchAdmission):
     def observe_others(self, requests: int, pages: int) -> None:
         """Record how many requests that are not ours the engine has, and how many pages these hold.
 
-        They take places and pages that the engine gives to nobody else. They are not charged to anybody.
+        They take places and pages that our requests cannot have. No client is charged for them.
         """
         self._others = requests
         self.cache.occupied = pages

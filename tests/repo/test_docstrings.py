@@ -12,6 +12,9 @@ CALL = '''class Call:
 
     def end(self): ...
 
+    def cancel(self):
+        """Cancel the call for whoever made it."""
+
     def _wake(self): ...
 '''
 
@@ -44,4 +47,7 @@ def test_offences_name_their_place(check: ModuleType, tmp_path: Path, monkeypatc
     (tmp_path / "gateway").mkdir()
     (tmp_path / "gateway" / "call.py").write_text(CALL)
     (path,) = check.sources(("gateway",))
-    assert list(check.fragments(path)) == ["gateway/call.py:4: end: has no docstring"]
+    assert list(check.fragments(path)) == [
+        "gateway/call.py:4: end: has no docstring",
+        "gateway/call.py:6: cancel: 'whoever' does not say which client or process acts",
+    ]

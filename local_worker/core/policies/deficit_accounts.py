@@ -143,7 +143,7 @@ class DeficitGroup:
     @property
     def newcomers_balance(self) -> int:
         """The balance of a member without an account: credit is lost, and the largest forgotten debt less the rounds
-        since counts for all, so that nobody gains by being forgotten."""
+        since counts for all, so that no client gains by being forgotten."""
         return min(0, self.rounds * self.quantum - self._debt_until)
 
     def rounds_needed(self, balance: int) -> int:
@@ -245,7 +245,7 @@ class DeficitAccounts:
     def next_leaf(self) -> DeficitAccount | None:
         """Return the leaf with the best request among those with credit on the whole path; None if there is none.
 
-        Groups on the way in which nobody that waits has credit are refilled first (CHECKREFILL).
+        Groups on the way in which no waiting client has credit are refilled first (CHECKREFILL).
         """
         group = self.root
         while True:
