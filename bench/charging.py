@@ -135,7 +135,7 @@ def main() -> None:
     """Run the benchmark; see the module's docstring."""
     parser = argparse.ArgumentParser(prog="python -m bench.charging", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="simulated seconds (default: %(default)s)")
-    parser.add_argument("--quantum-tokens", type=int, default=512, help="Q^u (default: %(default)s)")
+    parser.add_argument("--quantum-tokens", type=int, default=512, help="Q^u, in tokens (default: %(default)s)")
     args = parser.parse_args()
     print(f"simulated; commit {commit()}; Q^u {args.quantum_tokens}, {args.seconds:g} s each\n")
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")

@@ -163,7 +163,9 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--clients", type=lambda text: [int(part) for part in text.split(",")], default=[5, 10, 20, 50])
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each policy and number of clients")
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="duration in seconds for each policy and number of clients"
+    )
     parser.add_argument("--kv-tokens", type=int, default=16_384)
     parser.add_argument("--quantum", type=int, default=2048, help="Q^u in cost units")
     args = parser.parse_args()

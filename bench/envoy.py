@@ -101,8 +101,8 @@ def measure(options: argparse.Namespace, port: int, services: Sequence[ServicePr
 def main() -> None:
     """Print CPU time for each kind of request."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--requests", type=int, default=400, help="calls of each kind")
-    parser.add_argument("--callers", type=int, default=8, help="calls at a time")
+    parser.add_argument("--requests", type=int, default=400, help="number of calls of each kind")
+    parser.add_argument("--callers", type=int, default=8, help="number of calls in progress at a time")
     options = parser.parse_args()
     print(f"{processor()}; commit {commit()}; {options.requests} requests of each kind, {options.callers} at a time")
     with envoy_stack(["--token-seconds", "0"]) as (stack, port, _):

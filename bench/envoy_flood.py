@@ -111,7 +111,7 @@ def main() -> None:
     """Print a line for each system and run, and one for all runs of each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3, help="runs of each system, which take turns")
-    parser.add_argument("--calls", type=int, default=30, help="calls of the light user in a run")
+    parser.add_argument("--calls", type=int, default=30, help="number of the light user's calls in a run")
     options = parser.parse_args()
     print(f"{processor()}; commit {commit()}; {options.calls} calls of the light user in a run")
     print("| system | run | first token, p50, s | p99, s | gap, p50, tokens | p99, tokens |\n|---|---|---|---|---|---|")

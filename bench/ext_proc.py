@@ -223,10 +223,10 @@ async def measure(options: argparse.Namespace) -> None:
 def main() -> None:
     """Print CPU time for each service."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--requests", type=int, default=400, help="requests to each service")
-    parser.add_argument("--callers", type=int, default=8, help="requests at a time")
-    parser.add_argument("--prompt", type=int, default=8_000, help="bytes")
-    parser.add_argument("--rounds", type=int, default=2, help="turns of each service")
+    parser.add_argument("--requests", type=int, default=400, help="number of requests to each service")
+    parser.add_argument("--callers", type=int, default=8, help="number of requests in progress at a time")
+    parser.add_argument("--prompt", type=int, default=8_000, help="length of a prompt in bytes")
+    parser.add_argument("--rounds", type=int, default=2, help="number of turns of each service")
     parser.add_argument("--redis", default="", help="URL of a Redis for pickers' accounts")
     parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -127,7 +127,9 @@ def main() -> int:
     import torch
 
     parser = argparse.ArgumentParser(prog="python -m bench.gpu_check", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("build/gpu-check"), help="folder (default: %(default)s)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/gpu-check"), help="folder for the report (default: %(default)s)"
+    )
     args = parser.parse_args()
     if not torch.cuda.is_available():
         print(f"gpu-check: torch {torch.__version__} finds no CUDA device; nothing was run", file=sys.stderr)

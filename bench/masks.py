@@ -71,7 +71,7 @@ def step_seconds(engine: TransformersEngine, batch: int, constraint: Constraint 
 def main() -> None:
     """Run the benchmark; see the module's docstring."""
     parser = argparse.ArgumentParser(prog="python -m bench.masks", description=__doc__)
-    parser.add_argument("--model", default=BUILT_IN, help="name, path or hub id")
+    parser.add_argument("--model", default=BUILT_IN, help="built-in name, path or hub id of the model")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())

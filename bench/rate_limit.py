@@ -104,8 +104,8 @@ def measure(pid: int, address: str, descriptors: Descriptors, options: argparse.
 def main() -> None:
     """Print the CPU time of each kind of request."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--requests", type=int, default=4000, help="requests of each kind")
-    parser.add_argument("--callers", type=int, default=8, help="requests at a time")
+    parser.add_argument("--requests", type=int, default=4000, help="number of requests of each kind")
+    parser.add_argument("--callers", type=int, default=8, help="number of requests in progress at a time")
     options = parser.parse_args()
     print(f"{processor()}; commit {commit()}; {options.requests} requests of each kind, {options.callers} at a time")
     print("| request | CPU, ms |\n|---|---|")

@@ -159,9 +159,9 @@ def main() -> None:
     """Run the benchmark; see the module's docstring."""
     parser = argparse.ArgumentParser(prog="python -m bench.splitting", description=__doc__)
     parser.add_argument("--seconds", type=float, default=30.0, help="simulated seconds (default: %(default)s)")
-    parser.add_argument("--levels", default="user", help="of fairness (default: %(default)s)")
-    parser.add_argument("--workers", type=int, default=1, help="in the pool (default: %(default)s)")
-    parser.add_argument("--route", default=DEFAULT_POLICY, help="of the scheduler (default: %(default)s)")
+    parser.add_argument("--levels", default="user", help="levels of fairness of the workers (default: %(default)s)")
+    parser.add_argument("--workers", type=int, default=1, help="number of workers in the pool (default: %(default)s)")
+    parser.add_argument("--route", default=DEFAULT_POLICY, help="route policy of the scheduler (default: %(default)s)")
     args = parser.parse_args()
     pool = f"{args.workers} workers, {args.route}" if args.workers > 1 else "1 worker"
     print(f"simulated; commit {commit()}; {pool}; levels {args.levels}, {args.seconds:g} s each\n")

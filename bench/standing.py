@@ -254,7 +254,7 @@ def main() -> None:
     """Run the benchmark; see the module's docstring."""
     parser = argparse.ArgumentParser(prog="python -m bench.standing", description=__doc__)
     parser.add_argument("--workers", type=int, default=1000)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=20.0, help="duration of each measurement in seconds")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--beside", type=Path, help="a checkout to measure in the same rounds")
     parser.add_argument("--bare", action="store_true", help="measure a scheduler that only reads, too")

@@ -204,7 +204,12 @@ def main() -> None:
     parser.add_argument("--batches", type=lambda text: [int(part) for part in text.split(",")], default=[1, 8, 32, 64])
     parser.add_argument("--new-tokens", type=int, default=33)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--vllm-args", type=read_arguments, default={}, help="as the worker's, for both with vLLM")
+    parser.add_argument(
+        "--vllm-args",
+        type=read_arguments,
+        default={},
+        help="arguments of vLLM's engine, as in the worker's option, for both contenders with vLLM",
+    )
     parser.add_argument("--ahead", type=int, default=1, help="the most steps that the executor runs ahead")
     parser.add_argument("--contender", choices=list(CONTENDERS), help=argparse.SUPPRESS)
     args = parser.parse_args()

@@ -17,7 +17,7 @@ STDIN = "-"
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Register the command."""
-    parser = commands.add_parser("generate", help="answer a prompt")
+    parser = commands.add_parser("generate", help="send one prompt and print the answer")
     parser.add_argument(
         "prompt",
         nargs="?",

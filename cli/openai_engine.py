@@ -113,7 +113,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m cli.openai_engine", description=__doc__)
     parser.add_argument("--port", type=int, default=8000, help="0 picks a free one (default: %(default)s)")
     parser.add_argument("--running", type=int, default=8, help="requests at once (default: %(default)s)")
-    parser.add_argument("--token-seconds", type=float, default=0.02, help="for each token (default: %(default)s)")
+    parser.add_argument(
+        "--token-seconds", type=float, default=0.02, help="time in seconds that each token takes (default: %(default)s)"
+    )
     options = parser.parse_args()
     configure_logging("info")
     with socket.create_server(("127.0.0.1", options.port)) as listener:

@@ -76,7 +76,7 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.control_plane")
-    parser.add_argument("--calls", type=int, default=160, help="of each system in each round")
+    parser.add_argument("--calls", type=int, default=160, help="number of calls to each system in each round")
     parser.add_argument("--callers", type=int, default=32)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)

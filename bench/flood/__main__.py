@@ -67,10 +67,19 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m bench.flood", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), metavar="NAME", help="in order")
+    parser.add_argument(
+        "--systems",
+        nargs="+",
+        choices=SYSTEMS,
+        default=list(SYSTEMS),
+        metavar="NAME",
+        help="systems to compare, in this order",
+    )
     parser.add_argument("--model", default=BUILT_IN, help="name, path or hub id (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of the engine (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the workload (default: %(default)s)")
+    parser.add_argument(
+        "--threads", type=int, default=os.cpu_count(), help="number of threads of the engine (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the workload (default: %(default)s)")
     parser.add_argument(
         "--quiet-every", type=float, default=2.0, help="seconds between two questions (default: %(default)s)"
     )
@@ -83,7 +92,9 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         help="LiteLLM's limit for each user, in calls (default: a third of what the first system answered)",
     )
-    parser.add_argument("--out", type=Path, default=Path("flood-results"), help="folder (default: %(default)s)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("flood-results"), help="folder for the results (default: %(default)s)"
+    )
     return parser
 
 

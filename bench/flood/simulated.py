@@ -141,9 +141,9 @@ def main() -> None:
         type=int,
         nargs="+",
         default=[512, 256, 128, 64, 32],
-        help="of DLPM, in cost units (default: %(default)s)",
+        help="quantum of DLPM in cost units (default: %(default)s)",
     )
-    parser.add_argument("--seconds", type=float, default=300.0, help="simulated (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=300.0, help="simulated time in seconds (default: %(default)s)")
     args = parser.parse_args()
     alone = simulate("dlpm", args.quanta[0], args.seconds, alone=True).waits
     print(f"commit {commit()}; alone the quiet user waits {_percentiles(alone)} s\n")
