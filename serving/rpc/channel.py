@@ -1,4 +1,4 @@
-"""Channels between services: mutual TLS between members, and the metadata with the cluster secret."""
+"""Channels between services: mutual TLS if it is configured, and the metadata with the cluster secret."""
 
 from collections.abc import Sequence
 
@@ -6,14 +6,14 @@ import grpc
 
 from fairlead.rpc import channel
 from fairlead.rpc.channel import CHANNEL_OPTIONS, OPTIONS, ping_timeout
-from serving.rpc.mutual_tls import MEMBER, MutualTls
+from serving.rpc.mutual_tls import INTERNAL_NAME, MutualTls
 
 SECRET_METADATA = "x-fairlead-secret"
 # Largest request of an application: room for a long document in one prompt.
 MAX_REQUEST_BYTES = 4 * 1024 * 1024
 
-# Between members. A call whose connection is lost is placed again, so a peer that stopped is given up after 6 seconds.
-MEMBER_PING_SECONDS = 3.0
+# Between services. A call whose connection is lost is placed again, so a peer that stopped is given up after 6 seconds.
+INTERNAL_PING_SECONDS = 3.0
 
 SERVER_OPTIONS: list[tuple[str, int]] = [
     *OPTIONS,
@@ -29,23 +29,23 @@ SERVER_OPTIONS: list[tuple[str, int]] = [
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 16 * 1024),
 ]
-MEMBER_OPTIONS = ping_timeout(MEMBER_PING_SECONDS)
+INTERNAL_OPTIONS = ping_timeout(INTERNAL_PING_SECONDS)
 TLS_OPTIONS: list[tuple[str, int | str]] = [
-    *MEMBER_OPTIONS,
+    *INTERNAL_OPTIONS,
     *CHANNEL_OPTIONS,
-    ("grpc.ssl_target_name_override", MEMBER),
+    ("grpc.ssl_target_name_override", INTERNAL_NAME),
 ]
 
 
 def open_channel(
     address: str, mutual_tls: MutualTls | None = None, options: Sequence[tuple[str, int]] = ()
 ) -> grpc.aio.Channel:
-    """Open a channel to a service: with `mutual_tls` between members, otherwise as applications do to a gateway.
+    """Open a channel to a service: with `mutual_tls` if it is given, otherwise as applications do to a gateway.
 
     `options` of gRPC are used in place of those that all channels have.
     """
     if mutual_tls is None:
-        return channel.open_channel(address, [*options, *MEMBER_OPTIONS])
+        return channel.open_channel(address, [*options, *INTERNAL_OPTIONS])
     return grpc.aio.secure_channel(address, mutual_tls.channel(), options=[*options, *TLS_OPTIONS])
 
 

@@ -1,7 +1,7 @@
 """Mutual TLS between services: both ends present a certificate of the cluster's own authority.
 
-Addresses of pods change, so certificates do not name them. Every certificate names MEMBER, and a process that holds one
-is a member. Authorization still depends on the cluster secret.
+Addresses of pods change, so certificates do not name them. Every certificate names INTERNAL_NAME, and a process that
+holds one is a service of the cluster. Authorization still depends on the cluster secret.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ import grpc
 
 from serving.config import ConfigError
 
-MEMBER = "fairlead.internal"  # a DNS name in every internal certificate
+INTERNAL_NAME = "fairlead.internal"  # a DNS name in every internal certificate
 
 
 class MutualTls:

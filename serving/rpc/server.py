@@ -12,7 +12,7 @@ from grpc_reflection.v1alpha import reflection
 from fairlead.rpc.channel import MAX_MESSAGE_BYTES, ping_timeout
 from serving.config import ConfigError
 from serving.rpc.address import check_free
-from serving.rpc.channel import MEMBER_PING_SECONDS, SERVER_OPTIONS
+from serving.rpc.channel import INTERNAL_PING_SECONDS, SERVER_OPTIONS
 from serving.rpc.message_body_limiter import SECONDS, MessageBodyLimiter
 from serving.rpc.secret_interceptor import SecretInterceptor
 
@@ -38,7 +38,7 @@ class Server:
         max_request_bytes: int = MAX_MESSAGE_BYTES,
         request_seconds: float = SECONDS,
         connection_seconds: float = 0.0,
-        ping_seconds: float = MEMBER_PING_SECONDS,
+        ping_seconds: float = INTERNAL_PING_SECONDS,
         credentials: grpc.ServerCredentials | None = None,
         health_listen: str = "",
     ) -> None:

@@ -10,7 +10,7 @@ from cli import __main__ as command
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc, scheduler_pb2, scheduler_pb2_grpc
 from serving.config import ConfigError
 from serving.rpc.channel import open_sync_channel, secret_metadata
-from serving.rpc.mutual_tls import MEMBER, load_mutual_tls
+from serving.rpc.mutual_tls import INTERNAL_NAME, load_mutual_tls
 from tests.services import SECRET, Process, Stack, eventually
 
 
@@ -18,7 +18,7 @@ def issue(folder: Path) -> dict[str, Path]:
     """A certificate that is its own authority, as services are told of it."""
     folder.mkdir()
     certificate, key = folder / "tls.crt", folder / "tls.key"
-    subject = ["-subj", f"/CN={MEMBER}", "-addext", f"subjectAltName=DNS:{MEMBER}"]
+    subject = ["-subj", f"/CN={INTERNAL_NAME}", "-addext", f"subjectAltName=DNS:{INTERNAL_NAME}"]
     curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
     files = ["-keyout", str(key), "-out", str(certificate)]
     subprocess.run(["openssl", "req", "-x509", *curve, *subject, *files], check=True, capture_output=True)
