@@ -57,6 +57,11 @@ def unpack_digests(packed: bytes) -> tuple[int, ...]:
     return struct.unpack(f"<{len(packed) // DIGEST_BYTES}Q", packed)
 
 
+def reversed_digests(packed: bytes) -> bytes:
+    """Return packed digests in reverse order; raise ValueError if the length is not a multiple of 8 bytes."""
+    return array("Q", packed)[::-1].tobytes()
+
+
 def runs(links: Iterable[Link]) -> list[BlockRun]:
     """Group (digest, parent's digest or 0) pairs into runs; a pair whose parent is the pair before it joins its run."""
     starts: list[tuple[int, list[int]]] = []

@@ -7,7 +7,7 @@ is *expected*. Expectations are counted per request, so cancelling one request n
 from collections.abc import Iterator, Sequence
 
 from global_scheduler.core.block_tree import BlockTree, Matches, Node
-from serving.blocks import DIGEST_BYTES, BlockRun, pack_digests, unpack_digests
+from serving.blocks import DIGEST_BYTES, BlockRun, pack_digests, reversed_digests, unpack_digests
 
 # Nodes with blocks of outstanding requests are spared when the index is full; at most this many are passed over.
 MAX_SPARED = 64
@@ -86,18 +86,20 @@ class BlockIndex:
                 self._tree.join_upwards(node)
         if not self._shrink():
             for run in reversed(runs):
-                self.evicted(slot, pack_digests(unpack_digests(run.digests)[::-1]))
+                self.evicted(slot, reversed_digests(run.digests))
 
     def evicted(self, slot: int, digests: bytes) -> None:
         """Record that `slot` evicted `digests`, ends of chains first (line 27); unknown digests are ignored."""
-        bit, position = 1 << slot, 0
-        while position < len(digests):
-            node = self._tree.ending_with(digests[position : position + DIGEST_BYTES])
+        bit = 1 << slot
+        chains = reversed_digests(digests)
+        end = len(chains)  # of what remains to be evicted
+        while end:
+            node = self._tree.ending_with(chains[end - DIGEST_BYTES : end])
             if node is None or not node.held & bit:
-                position += DIGEST_BYTES
+                end -= DIGEST_BYTES
                 continue
-            size = _common_backwards(node.digests, digests, position)
-            position += size
+            size = _common_end(node.digests, chains, end)
+            end -= size
             if node.mask == bit and not node.expected and not node.children:
                 self._tree.trim(node, size)
                 continue
@@ -158,17 +160,16 @@ def _cut(runs: Sequence[BlockRun]) -> Iterator[BlockRun]:
                 start, parent = stop, digest
 
 
-def _common_backwards(digests: bytes, evicted: bytes, position: int) -> int:
-    """Return how many bytes at the end of `digests` stand in `evicted` from `position` on, last digest first.
+def _common_end(digests: bytes, chains: bytes, end: int) -> int:
+    """Return with how many bytes, in whole digests, both `digests` and `chains` before `end` end.
 
     A binary search, because a step in Python for each block costs more than a comparison of all of them. It begins with
     all, which is usual. The time does not depend on the length of `digests`.
     """
-    same, most = 0, min(len(digests), len(evicted) - position) // DIGEST_BYTES
-    backwards = pack_digests(unpack_digests(digests[-most * DIGEST_BYTES :])[::-1])
+    same, most = 0, min(len(digests), end) // DIGEST_BYTES
     size = most
     while same < most:
-        if evicted.startswith(backwards[: size * DIGEST_BYTES], position):
+        if digests.endswith(chains[end - size * DIGEST_BYTES : end]):
             same = size
         else:
             most = size - 1

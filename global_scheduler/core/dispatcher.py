@@ -60,13 +60,13 @@ class Dispatcher:
             return None
         matches = self._index.matches(request.digests, candidates)
         block_tokens = self._fleet.at(matches[-1][0].bit_length() - 1).identity.block_tokens
-        choice = Candidates([(w, n * block_tokens) for w, n in matches], self._fleet.waiting, self._fleet.queues)
+        choice = Candidates(matches, block_tokens, self._fleet.waiting, self._fleet.queues)
         member = self._fleet.at(self.policy.select(request, choice))
         matched_tokens = choice.tokens_at(member.slot)
         # A worker of another model revision caches these tokens under other digests.
         is_same = member.identity.revisions[request.model] == request.revision
         expected = is_same and self._index.expect(member.slot, request.digests)
-        assignment = self._book(request, member, candidates, matched_tokens, expected, source)
+        assignment = self._book(key, request, member, candidates, matched_tokens, expected, source)
         self._unaccepted.setdefault(source, {})[key] = None
         return assignment
 
@@ -94,7 +94,7 @@ class Dispatcher:
         elif self._fleet.is_current(member):
             self.placed_by_others += 1
             candidates = self._fleet.candidates(request.model, (), now) | 1 << member.slot
-            self._book(request, member, candidates, cached_tokens, expected=False, source=None)
+            self._book(key, request, member, candidates, cached_tokens, expected=False, source=None)
 
     def ended(self, member: Member, request_id: str, attempt: int, started: bool, output_tokens: int) -> None:
         """End a request as `member` reports it (lines 20-23); ignored unless it is assigned to `member`."""
@@ -130,7 +130,8 @@ class Dispatcher:
         """Record cache changes of a worker (lines 25-27); `evicted` are packed digests, ends of chains first."""
         if self._fleet.is_current(member):
             self._index.evicted(member.slot, evicted)
-            self._index.cached(member.slot, cached)
+            if cached:
+                self._index.cached(member.slot, cached)
 
     def lost(self, member: Member) -> None:
         """Remove a member whose attachment ended, with its bookings and blocks."""
@@ -181,6 +182,7 @@ class Dispatcher:
 
     def _book(
         self,
+        key: AttemptKey,
         request: RouteRequest,
         member: Member,
         candidates: int,
@@ -190,8 +192,7 @@ class Dispatcher:
     ) -> Assignment:
         booked = self.policy.placed(request, member.slot, candidates, matched_tokens)
         self._fleet.booked(member, 1)
-        assignment = Assignment(request, member, matched_tokens, booked, expected, source)
-        self._assignments[request.request_id, request.attempt] = assignment
+        assignment = self._assignments[key] = Assignment(request, member, matched_tokens, booked, expected, source)
         return assignment
 
     def _take(self, key: AttemptKey) -> None:

@@ -1,5 +1,7 @@
 """Outstanding requests of each worker (the paper's `s_w`), with a search for the least loaded that needs no scan."""
 
+from bisect import bisect_left, insort
+
 # A queue as long as the worker's capacity measures UNITS, so that one request counts at any capacity up to so many.
 UNITS = 1 << 16
 # Levels tell apart what differs by 1 in 256: queues of one worker up to 256 requests exactly. A difference of one does
@@ -12,8 +14,8 @@ FEW = 8
 def level(length: int, capacity: int) -> int:
     """Return `length / capacity`, quantised; the result is monotone in the quotient."""
     units = length * UNITS // capacity
-    shift = max(0, units.bit_length() - PRECISION)
-    return (shift << PRECISION - 1) + (units >> shift)
+    shift = units.bit_length() - PRECISION
+    return units if shift <= 0 else (shift << PRECISION - 1) + (units >> shift)
 
 
 class OutstandingTable:
@@ -24,7 +26,7 @@ class OutstandingTable:
         self._capacities: dict[int, int] = {}
         self._levels: dict[int, int] = {}
         self._at: dict[int, int] = {}  # bitmask of workers by level
-        self._occupied = 0  # one bit per level that has workers
+        self._occupied: list[int] = []  # the levels that have workers, the lowest first
 
     def join(self, slot: int, capacity: int) -> None:
         """Add a worker without requests; `capacity` is the number of requests that it runs at once."""
@@ -46,8 +48,7 @@ class OutstandingTable:
 
     def is_full(self, slot: int) -> bool:
         """Return whether one more request would have to wait for a place in the batch."""
-        length, capacity = self.load(slot)
-        return length >= capacity
+        return self._lengths[slot] >= self._capacities[slot]
 
     def outgrows(self, slot: int, other: int) -> bool:
         """Return whether the queue over capacity exceeds 1.5 times the other's after one more request there."""
@@ -64,28 +65,31 @@ class OutstandingTable:
 
     def least(self, workers: int) -> int:
         """Return `argmin s_w / capacity` over `workers`, which must not be empty; the lowest slot wins ties."""
-        if workers.bit_count() <= FEW:
+        count = workers.bit_count()
+        if count == 1:
+            return workers.bit_length() - 1
+        if count <= FEW:
             return min(slots(workers), key=self._levels.__getitem__)
-        occupied = self._occupied
-        while occupied:
-            lowest = occupied & -occupied
-            found = workers & self._at[lowest.bit_length() - 1]
+        for at in self._occupied:
+            found = workers & self._at[at]
             if found:
                 return (found & -found).bit_length() - 1
-            occupied ^= lowest
         raise ValueError(f"no worker in {workers:b} has a queue")
 
     def _put(self, slot: int, at: int) -> None:
         self._levels[slot] = at
-        self._at[at] = self._at.get(at, 0) | 1 << slot
-        self._occupied |= 1 << at
+        if at in self._at:
+            self._at[at] |= 1 << slot
+        else:
+            self._at[at] = 1 << slot
+            insort(self._occupied, at)
 
     def _take(self, slot: int) -> None:
         at = self._levels[slot]
-        self._at[at] &= ~(1 << slot)
+        self._at[at] ^= 1 << slot
         if not self._at[at]:
             del self._at[at]
-            self._occupied &= ~(1 << at)
+            del self._occupied[bisect_left(self._occupied, at)]
 
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when the state is impossible."""
@@ -95,7 +99,7 @@ class OutstandingTable:
             assert self._levels[slot] == expected, f"slot {slot}: level {self._levels[slot]}, not {expected}"
             assert self._at[expected] >> slot & 1, f"slot {slot} is missing from its level"
         assert sum(mask.bit_count() for mask in self._at.values()) == len(self._lengths), "a slot is in two levels"
-        assert self._occupied == sum(1 << at for at in self._at), f"occupied {self._occupied:b}"
+        assert self._occupied == sorted(self._at), f"occupied {self._occupied}, workers at {sorted(self._at)}"
 
 
 def slots(workers: int) -> list[int]:

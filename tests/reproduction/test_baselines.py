@@ -34,8 +34,8 @@ def test_a_match_is_never_left_however_long_its_queue() -> None:
     queues.add(0, 100)
     request = RouteRequest("r", 1, "client", "model", b"", 100, 1000)
     config = RoutePolicyConfig(1, WeightedTokens())
-    matched = Candidates([(0b11, 0), (0b01, 51)], waiting=0b01, queues=queues)
+    matched = Candidates([(0b11, 0), (0b01, 51)], block_tokens=1, waiting=0b01, queues=queues)
     assert PrebleFixed(config).select(request, matched) == 0
     assert Preble(config).select(request, matched) == 1
-    half = Candidates([(0b11, 0), (0b01, 50)], waiting=0b01, queues=queues)
+    half = Candidates([(0b11, 0), (0b01, 50)], block_tokens=1, waiting=0b01, queues=queues)
     assert PrebleFixed(config).select(request, half) == 1

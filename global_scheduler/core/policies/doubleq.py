@@ -38,8 +38,9 @@ class DoubleQ:
 
     def select(self, request: RouteRequest, choice: Candidates) -> int:
         """Return the slot that SELECTWORKER chooses, after the rounds of lines 5 and 6."""
-        credit = self._credit(request)
-        available = credit.available(choice.candidates)
+        credit = self._credits.get((request.client, request.model))
+        candidates = choice.candidates
+        available = candidates if credit is None else credit.available(candidates)
         chosen = choice.queues.least(choice.longest & available or available)
         if not self._strict and (choice.waiting >> chosen & 1 or choice.queues.is_full(chosen)):
             shortest = choice.queues.least(available)
@@ -48,10 +49,11 @@ class DoubleQ:
 
     def _credit(self, request: RouteRequest) -> Credit:
         key = (request.client, request.model)
-        if key not in self._credits:
-            self._credits[key] = Credit(self._quantum)
+        credit = self._credits.get(key)
+        if credit is None:
+            credit = self._credits[key] = Credit(self._quantum)
         self._credits.rest(key)
-        return self._credits[key]
+        return credit
 
     def placed(self, request: RouteRequest, slot: int, candidates: int, matched_tokens: int) -> int:
         """Charge the whole prompt (line 16), after the rounds of lines 5 and 6; return the charge."""

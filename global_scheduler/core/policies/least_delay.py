@@ -51,8 +51,8 @@ class LeastDelay:
         client, tenant = self._backlogs.client(request.client), self._backlogs.tenant(request.client)
         queues = choice.queues
         room, least, chosen = MOST_COMPARED, None, 0
-        for workers, tokens in _apart(choice.matches):
-            recompute = RECOMPUTE * self._prompt_cost(request, tokens)
+        for workers, blocks in _apart(choice.matches):
+            recompute = RECOMPUTE * self._prompt_cost(request, blocks * choice.block_tokens)
             if least is not None and recompute > least:
                 break  # so is every delay there, and in the sets that follow, whose matches are shorter
             if workers.bit_count() <= room:
@@ -130,13 +130,13 @@ class LeastDelay:
 
 
 def _apart(matches: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield disjoint sets of workers with their match, the longest first: at most MOST_SETS and one of all the rest.
+    """Yield disjoint sets of workers with their match in blocks, the longest first: at most MOST_SETS, then the rest.
 
     The rest, which may be empty, counts with the shortest match of all.
     """
     seen = 0
-    for workers, tokens in (*reversed(matches[-MOST_SETS:]), matches[0]):
-        yield workers & ~seen, tokens
+    for workers, blocks in (*reversed(matches[-MOST_SETS:]), matches[0]):
+        yield workers & ~seen, blocks
         seen = workers
 
 
