@@ -80,7 +80,7 @@ $(VLLM_VENV)/grpc/.ready: constraints/vllm-grpc.txt $(VLLM_VENV)/.ready
 
 vllm-venv: $(VLLM_VENV)/lowest/.ready $(VLLM_VENV)/grpc/.ready ## install vLLM for CPUs into an environment of its own (once, 4 GB, several minutes)
 
-VLLM_PYTEST = env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -q --show-capture no --parallel
+VLLM_PYTEST = env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -q --show-capture no --timeout 900 --parallel
 VLLM_TESTS = tests/vllm tests/faults/test_workers.py tests/local_worker/test_policies_on_a_stack.py
 
 test-vllm: vllm-venv ## run the tests that need vLLM, those of its contract also with the lowest version
