@@ -204,7 +204,7 @@ class Dlpm:
                 self._raise_barrier(request, budget)
 
     def _raise_barrier(self, request: Request, budget: StepBudget) -> None:
-        """Make `request` the barrier and charge for it now."""
+        """Make `request` the barrier and charge for it now; its account is ranked at the end of the step."""
         self._barrier, leaf = request, self._leaves[request]
         leaf.raise_barrier()
         tokens = 0 if request.paid else len(request.tokens) - budget.matched_tokens(request)
@@ -212,7 +212,6 @@ class Dlpm:
         self._charge(request, request.prepaid)
         self._reserve(request, budget)
         self._deposits.make(request, leaf.path)
-        leaf.rank()
 
     def _reserve(self, request: Request, budget: StepBudget) -> None:
         """Charge for room beyond the client's share when it is taken or when a barrier keeps it free."""

@@ -60,6 +60,14 @@ def test_levels_that_make_no_sense_are_refused(text: str) -> None:
         FairnessLevels.parse(text)
 
 
+def test_the_victim_is_of_the_tenant_deepest_in_debt_and_then_of_its_user_deepest_in_debt() -> None:
+    levels = FairnessLevels.parse("tenant,user")
+    driver = Driver(Dlpm(replace(CONFIG, quantum_tokens=1000, levels=levels)))
+    victim, *_ = [driver.arrive(client, 0, cost) for client, cost in (("t/u", 40), ("t/v", 20), ("s/u", 50))]
+    assert len(driver.select(110)) == 3
+    assert driver.policy.victim(driver.running) is victim
+
+
 @pytest.mark.parametrize("text", LEVELS)
 def test_levels_are_written_as_they_are_read(text: str) -> None:
     assert str(FairnessLevels.parse(text)) == text
