@@ -11,12 +11,14 @@ class RoutedBacklog:
     """Outstanding requests of one account at one worker: of a client, of a tenant, or all of the worker.
 
     How many they are, their work in micro-units, the weight of the latest one, and the sum of the weights of those
-    accounts directly below, clients or tenants, that have requests there.
+    accounts directly below, clients or tenants, that have requests there. `above` is the backlog, at the same worker,
+    of the client's tenant, or of all tenants; None for that of all.
     """
 
-    __slots__ = ("members", "requests", "weight", "work")
+    __slots__ = ("above", "members", "requests", "weight", "work")
 
-    def __init__(self) -> None:
+    def __init__(self, above: "RoutedBacklog | None") -> None:
+        self.above = above
         self.members = self.requests = self.weight = self.work = 0
 
 
@@ -61,34 +63,43 @@ class BacklogTable:
     def book(self, name: str, slot: int, work: int, weight: int) -> None:
         """Add a request of `work` micro-units; client and tenant count at `slot` with `weight` from now on."""
         client = self.client(name)
-        if slot not in client.backlogs:
-            client.workers |= 1 << slot
-            self._clients.activate(name)
+        backlog: RoutedBacklog | None = client.backlogs.get(slot) or self._joined(name, client, slot)
         below = 0  # by how much the sum of the weights below grows
-        for backlogs in (client.backlogs, self._tenants.setdefault(tenant_of(name), {}), self._workers):
-            backlog = backlogs.get(slot)
-            if backlog is None:
-                backlog = backlogs[slot] = RoutedBacklog()
+        while backlog is not None:
             backlog.requests += 1
             backlog.work += work
             backlog.members += below
             below = weight - backlog.weight
             backlog.weight = weight
+            backlog = backlog.above
+
+    def _joined(self, name: str, client: RoutedClient, slot: int) -> RoutedBacklog:
+        """Return the client's new backlog at `slot`, where it has none."""
+        client.workers |= 1 << slot
+        self._clients.activate(name)
+        above: RoutedBacklog | None = None
+        for backlogs in (self._workers, self._tenants.setdefault(tenant_of(name), {}), client.backlogs):
+            if slot not in backlogs:
+                backlogs[slot] = RoutedBacklog(above)
+            above = backlogs[slot]
+        return client.backlogs[slot]
 
     def release(self, name: str, slot: int, work: int) -> RoutedClient:
         """Remove a booked request and return its client's record."""
-        client, tenant = self._clients[name], self._tenants[tenant_of(name)]
+        client = self._clients[name]
+        backlog: RoutedBacklog | None = client.backlogs[slot]
         below = 0
-        for backlogs in (client.backlogs, tenant, self._workers):
-            backlog = backlogs[slot]
+        while backlog is not None:
             backlog.requests -= 1
             backlog.work -= work
             backlog.members -= below
-            below = 0
-            if not backlog.requests:
-                below = backlog.weight
-                del backlogs[slot]
-        self._left(name, client, slot)
+            below = 0 if backlog.requests else backlog.weight
+            backlog = backlog.above
+        if not client.backlogs[slot].requests:
+            for backlogs in (client.backlogs, self._tenants[tenant_of(name)], self._workers):
+                if not backlogs[slot].requests:
+                    del backlogs[slot]
+            self._left(name, client, slot)
         return client
 
     def forget(self, slot: int) -> None:
@@ -101,9 +112,7 @@ class BacklogTable:
                 self._left(name, client, slot)
 
     def _left(self, name: str, client: RoutedClient, slot: int) -> None:
-        """Forget what nobody needs, if the client has nothing at `slot` any more."""
-        if slot in client.backlogs:
-            return
+        """Forget what nobody needs when the client has nothing at `slot` any more."""
         client.workers &= ~(1 << slot)
         if not client.workers:
             self._clients.rest(name)
@@ -128,6 +137,9 @@ class BacklogTable:
             assert backlog.requests > 0, f"{name} has nothing at {slot}"
             assert backlog.work >= 0, f"{name} has {backlog.work} at {slot}"
             assert not backlog.members, f"{name} has {backlog.members} below it"
+            tenant, worker = self.tenant(name).get(slot), self._workers.get(slot)
+            assert backlog.above is tenant, f"{name} counts to another tenant at {slot}"
+            assert tenant is None or tenant.above is worker, f"the tenant of {name} counts to another worker at {slot}"
             tenants.setdefault((tenant_of(name), slot), []).append(backlog)
         assert tenants.keys() == {(name, slot) for name, at in self._tenants.items() for slot in at}, "idle tenants"
         assert all(self._tenants.values()), "a tenant without outstanding requests"

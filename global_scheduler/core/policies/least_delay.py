@@ -55,43 +55,24 @@ class LeastDelay:
             recompute = RECOMPUTE * self._prompt_cost(request, blocks * choice.block_tokens)
             if least is not None and recompute > least:
                 break  # so is every delay there, and in the sets that follow, whose matches are shorter
-            if workers.bit_count() <= room:
+            count = workers.bit_count()
+            if count <= room:
                 compared = slots(workers)
-                room -= len(compared)
+                room -= count
             else:
                 compared = _shortest(workers, client.workers, queues)
             for slot in compared:
-                own, all_own = client.backlogs.get(slot), tenant.get(slot)
-                delay = self._delay(slot, own, all_own, recompute, request.weight, queues.length(slot))
+                own = client.backlogs.get(slot)
+                of_tenant = tenant.get(slot) if own is None else own.above
+                of_all = self._backlogs.worker(slot) if of_tenant is None else of_tenant.above
+                delay = recompute
+                if of_all is not None:
+                    delay = _delay(own, of_tenant, of_all, recompute, request.weight, queues.length(slot))
                 if least is None or delay < least:
                     least, chosen = delay, 1 << slot
                 elif delay == least:
                     chosen |= 1 << slot
         return queues.least(chosen)
-
-    def _delay(
-        self,
-        slot: int,
-        client: RoutedBacklog | None,
-        tenant: RoutedBacklog | None,
-        recompute: int,
-        weight: int,
-        length: int,
-    ) -> int:
-        worker = self._backlogs.worker(slot)
-        if worker is None:
-            return recompute
-        ahead, delayed = 0, 1
-        if tenant is not None:
-            members = weight + tenant.members
-            if client is not None:
-                members -= client.weight
-                ahead = min(tenant.work, client.work * members // weight)
-                delayed += client.requests
-            delayed = min(tenant.requests + 1, delayed * members // weight)
-        members = weight + worker.members - (0 if tenant is None else tenant.weight)
-        ahead = min(worker.work, ahead * members // weight)
-        return ahead + recompute * (1 + min(length, delayed * members // weight))
 
     def placed(self, request: RouteRequest, slot: int, candidates: int, matched_tokens: int) -> int:
         """Book the work of the request: the prompt that is not cached, and the expected output."""
@@ -129,15 +110,42 @@ class LeastDelay:
         assert self._output >= 0, f"an average output of {self._output}"
 
 
+def _delay(
+    client: RoutedBacklog | None,
+    tenant: RoutedBacklog | None,
+    worker: RoutedBacklog,
+    recompute: int,
+    weight: int,
+    length: int,
+) -> int:
+    """Return the delay at a worker with a queue of `length` requests; see LeastDelay."""
+    ahead, delayed, members = 0, 1, weight + worker.members
+    if tenant is not None:
+        members -= tenant.weight
+        below = weight + tenant.members
+        if client is not None:
+            below -= client.weight
+            ahead, delayed = client.work, 1 + client.requests
+        if below > weight:  # other clients of the tenant have work there, too
+            ahead = min(tenant.work, ahead * below // weight)
+            delayed = min(tenant.requests + 1, delayed * below // weight)
+    ahead, delayed = ahead * members // weight, delayed * members // weight
+    # Conditions, because a call of min takes longer than all else in a line.
+    return (ahead if ahead < worker.work else worker.work) + recompute * (1 + (delayed if delayed < length else length))
+
+
 def _apart(matches: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Yield disjoint sets of workers with their match in blocks, the longest first: at most MOST_SETS, then the rest.
 
-    The rest, which may be empty, counts with the shortest match of all.
+    The rest counts with the shortest match of all.
     """
     seen = 0
-    for workers, blocks in (*reversed(matches[-MOST_SETS:]), matches[0]):
-        yield workers & ~seen, blocks
+    for workers, blocks in reversed(matches[-MOST_SETS:]):
+        yield workers ^ seen, blocks  # the sets lie within each other
         seen = workers
+    if len(matches) > MOST_SETS:
+        workers, blocks = matches[0]
+        yield workers ^ seen, blocks
 
 
 def _shortest(workers: int, own: int, queues: OutstandingTable) -> list[int]:
