@@ -105,6 +105,11 @@ def _of_user(trial: Trial, name: str) -> UserEvidence:
     )
 
 
+def in_seconds(bound: float, runs: Sequence[Evidence]) -> float:
+    """Return the time in which the workers give as much service as `bound`, under DLPM, the last of `runs`."""
+    return bound / runs[-1].service_rate
+
+
 def findings(runs: Sequence[Evidence], bound: float) -> list[Finding]:
     """Compare the claims of the demo with `runs` under FCFS, VTC and DLPM; `bound` is DLPM's in the pool, in cost
     units."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from cli.demo.evidence import Evidence
+from cli.demo.evidence import Evidence, in_seconds
 from cli.demo.observation import Observation
 from cli.demo.users import USERS
 
@@ -37,7 +37,9 @@ def draw(path: Path, bound: float, runs: Sequence[tuple[Evidence, Observation]])
     gaps, hits, output = axes[1]
     _bars(gaps, evidences, "Most that a waiting user fell behind", lambda run: run.gap, "{:,.0f}")
     gaps.axvline(bound, color=BOUND, linestyle="--")
-    gaps.set_xlabel(f"cost units (dashed: DLPM's proved bound, {bound:,.0f})")
+    gaps.set_xlabel(
+        f"cost units (dashed: DLPM's proved bound, {bound:,.0f},\nthe service of {in_seconds(bound, evidences):,.0f} s)"
+    )
     _bars(hits, evidences, "Prefix cache hit rate", lambda run: 100 * run.hit_rate, "{:.0f} %")
     hits.set_xlabel("% of prompt tokens")
     _bars(output, evidences, "Throughput", lambda run: run.tokens_per_second, "{:.1f}")

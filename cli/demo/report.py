@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from cli.demo.evidence import Evidence, Finding
+from cli.demo.evidence import Evidence, Finding, in_seconds
 from cli.demo.trial import Trial
 from cli.demo.users import USERS
 
@@ -16,7 +16,6 @@ ROW = "{:<19} {:>6} {:>6} {:>6} {:>8} {:>8} {:>9} {:>10}"
 
 def screen(runs: Sequence[Evidence], findings: Sequence[Finding], bound: float) -> str:
     """Return the text for `runs` under FCFS, VTC and DLPM; `bound` is DLPM's for the pool, in cost units."""
-    seconds = bound / runs[-1].service_rate
     demand = ", ".join(f"{user.name} {user.parallel}" for user in USERS)
     return "\n".join(
         [
@@ -28,7 +27,7 @@ def screen(runs: Sequence[Evidence], findings: Sequence[Finding], bound: float) 
             "",
             f"How far a waiting user fell behind another; the bound, |, is {bound:,.0f} units:",
             *_bars(runs, bound),
-            f"The bound equals the service that the workers give in {seconds:,.0f} seconds.",
+            f"The bound equals the service that the workers give in {in_seconds(bound, runs):,.0f} seconds.",
             "",
             *_findings(findings),
             *_cut(runs),
@@ -86,6 +85,7 @@ def write_json(path: Path, bound: float, findings: Sequence[Finding], runs: Sequ
     """Write all measurements to `path` as JSON."""
     document = {
         "bound": bound,
+        "bound_seconds": in_seconds(bound, [evidence for evidence, _ in runs]),
         "findings": [dataclasses.asdict(finding) for finding in findings],
         "runs": [
             {

@@ -25,6 +25,7 @@ def test_it_shows_that_dlpm_is_fair_and_keeps_the_cache(tmp_path: Path) -> None:
     fcfs, vtc, dlpm = (run["evidence"] for run in document["runs"])
     assert [run["errors"] for run in document["runs"]] == [[], [], []]
     assert dlpm["gap"] <= document["bound"] < fcfs["gap"]
+    assert document["bound_seconds"] == document["bound"] / dlpm["service_rate"]
     assert vtc["hit_rate"] < dlpm["hit_rate"]
     assert all(sum(u["service"] for u in run["users"]) > 2 * document["bound"] for run in (fcfs, vtc, dlpm))
     assert (out / "demo.png").read_bytes().startswith(b"\x89PNG")

@@ -36,13 +36,17 @@ class Deposits:
         """
         if self._mode is OutputCharge.GENERATED or request in self._left:
             return
-        start, stop = max(request.reserved, request.output_tokens), request.sampling.max_tokens
+        start, stop = max(request.reserved, request.output_tokens), self._paid_ahead(request)
         if stop <= start:
             return
         micro = self._charging.output(request, start, stop)
         self._left[request] = {account: charge(micro, weight_at(request, account)) for account in path}
         for account, amount in self._left[request].items():
             account.charge(amount)
+
+    def _paid_ahead(self, request: Request) -> int:
+        """Return the number of output tokens that `request` pays for at admission."""
+        return request.sampling.max_tokens
 
     def of(self, request: Request) -> Deposit | None:
         """Return what is left of the deposit of `request`; None if it has made none."""

@@ -1,0 +1,1 @@
+"""Measurements of when DLPM charges for output."""
