@@ -660,6 +660,19 @@ def test_a_barrier_makes_its_deposit_when_it_is_raised_and_its_output_costs_noth
     assert driver.policy.balance("b") == CREDIT - (LARGE + 2 * 3) * MICRO
 
 
+def test_who_stops_before_its_output_ends_gets_back_the_deposit() -> None:
+    driver = Driver(LOCAL_POLICIES["dlpm"](replace(ROOMY, charge=OutputCharge.RESERVED)))
+    running = driver.arrive("c", 0, 4)
+    driver.select(4)
+    driver.preempt(running)
+    assert driver.policy.balance("c") == CREDIT - 4 * MICRO
+    driver.policy.withdrawn(running)
+    driver.waiting.remove(running)
+    barrier = bar(driver)
+    driver.policy.withdrawn(barrier)
+    assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
+
+
 @pytest.mark.parametrize("spare", [0, 1])
 def test_only_a_client_in_credit_raises_a_barrier(spare: int) -> None:
     """A client spends its credit on small requests, which pass its large one for the time that makes a barrier."""
