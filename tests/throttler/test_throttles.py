@@ -281,3 +281,10 @@ def test_an_app_may_have_a_limit_of_its_own_which_may_change() -> None:
     oit.check_invariants()
     decisions = [oit.admit(caller(user), False, True, 0.0) for user in "def"]
     assert [isinstance(decision, Admitted) for decision in decisions] == [True, True, False], "2 of 3 were remembered"
+
+
+@pytest.mark.parametrize(
+    ("name", "idle", "overloaded"), [("oit", False, True), ("rpm", True, True), ("none", False, False)]
+)
+def test_a_throttle_says_when_limits_are_enforced(name: str, idle: bool, overloaded: bool) -> None:
+    assert [made(name).enforces(overloaded=each) for each in (False, True)] == [idle, overloaded]
