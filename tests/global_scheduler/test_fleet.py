@@ -146,3 +146,11 @@ def test_a_pressed_worker_counts_in_the_pool_of_each_of_its_models() -> None:
     made.reported(other, WorkerLoad(queue_seconds=QUEUE_SECONDS), 0)
     made.lost(shared)
     assert made.overloaded(0) == {"o": True}
+
+
+def test_requests_of_unknown_callers_count_in_the_queue_once() -> None:
+    fleet, talking, _ = one_silent()
+    fleet.booked(talking, 2)
+    for others in (3, 5, 1):
+        fleet.shared(talking, others)
+        assert fleet.queues.length(talking.slot) == 2 + others
