@@ -31,6 +31,7 @@ LIBRARIES = (
     "opentelemetry.proto.collector.metrics.v1.metrics_service_pb2_grpc",
     "opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc",
     "redis.asyncio",
+    "transformers.utils.chat_parsing",
     "yaml",
 )
 PYTEST = [
