@@ -378,7 +378,7 @@ def test_the_message_begins_after_the_last_anchor() -> None:
 
 def test_the_texts_that_a_template_needs() -> None:
     known = ResponseTemplate.parse(TEMPLATES["elements"])
-    for mark in ("<think>", "</think>", "<end>", "<call 12>", "<call", "call", "</call>"):
+    for mark in ("<think>", "</think>", "<end>", "<call 1", "<call 12>", "<call 12>\n", "<call", "call", "</call>"):
         assert known.needs(mark)
     for mark in ("<s>", "<tool>", "<call 1234>", "end of text"):
         assert not known.needs(mark)
