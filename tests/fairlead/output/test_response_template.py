@@ -105,6 +105,7 @@ WHOLE = {"function": "{content}"}
 # Outputs of which transformers makes something, with their templates.
 READABLE = [
     (calls("json"), '<call f>{"x": 1}</call>so<call g> {}</call>'),
+    (TEMPLATES["named json"], '<call f>{"x": 1}</call>!so<call g>{}</call>'),
     (
         calls("json", {"string_delims": [["'", "'"], ["<q>", "</q>"]]}),
         """<call f>{"x": 'a"b', "y": <q>\n</q>, "z": 1}""",
@@ -343,6 +344,8 @@ def test_parts_are_told_as_soon_as_they_are_certain() -> None:
     assert parser.push("}}</call>") == [Arguments(0, "}")]
     assert parser.push("<call> no") == []
     assert parser.end() == [AnswerText("<call> no")]
+    named = OutputParser("", "", False, {}, TEMPLATES["named json"])
+    assert named.push('<call f> {"x": 1') == [CallBegun(0, "f"), Arguments(0, '{"x": 1')]
 
 
 @pytest.mark.parametrize(
