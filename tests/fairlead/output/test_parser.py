@@ -123,6 +123,8 @@ def test_the_parts_do_not_depend_on_how_a_text_is_cut(
         ("hermes", '<tool_call>{"name": "f", "arguments": {"":1</tool_call>b', [("call", "f", '{"":1'), ("text", "b")]),
         ("hermes", '<tool_call>{"name": "f", "arguments": {"a": "</tool_call>', [("call", "f", '{"a": "</tool_call>')]),
         ("hermes", '<tool_call>{"name": "f", "arguments": {"a": "\\', [("call", "f", '{"a": "\\')]),
+        ("hermes", f"<tool_call>{CALL}</tool", [PARIS, ("text", "</tool")]),
+        ("hermes", '<tool_call>{"name": "f", "arguments": {}, "id": "\\"}"}so', [("call", "f", "{}"), ("text", "so")]),
         ("hermes", f"{CALL}", [("text", CALL)]),
         ("llama", CALL.replace("arguments", "parameters"), [PARIS]),
         ("llama", f"{CALL}; {CALL}", [PARIS, PARIS]),
