@@ -73,10 +73,10 @@ class Batcher(BatchAdmission):
         parts = self._shares()
         if not parts:
             return None
-        entered = tuple(Entry(request.arrival, tuple(request.tokens)) for request in admitted)
-        batch = Batch(tuple(self._slice(request, tokens) for request, tokens in parts), entered, tuple(self._left))
+        entered = tuple([Entry(request.arrival, tuple(request.tokens)) for request in admitted])
+        batch = Batch(tuple([self._slice(request, tokens) for request, tokens in parts]), entered, tuple(self._left))
         self._left.clear()
-        plan = Plan(batch, tuple(request for request, _ in parts), tuple(admitted))
+        plan = Plan(batch, tuple([request for request, _ in parts]), tuple(admitted))
         self._in_flight.launched(plan)
         return plan
 

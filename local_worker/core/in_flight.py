@@ -20,12 +20,12 @@ class InFlight:
     def launched(self, plan: Plan) -> None:
         """Record `plan`, which the engine computes after all earlier plans."""
         self._plans.append(plan)
-        sampled = [request for request, piece in plan.parts if piece.samples]
-        self._sources = {request: place for place, request in enumerate(sampled)}
-        for request in sampled:
-            request.in_flight += 1
+        sources = self._sources = {}
         for request, piece in plan.parts:
             request.computed = piece.stop
+            if piece.samples:
+                sources[request] = len(sources)
+                request.in_flight += 1
 
     def landed(self) -> None:
         """Remove the oldest plan: its step was computed or has failed."""

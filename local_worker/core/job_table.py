@@ -3,14 +3,14 @@
 The caller passes in commands, what the batcher has admitted and advanced, and the time, and takes the resulting events.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Generic
 
 from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason, Outcome
 from local_worker.core.batch_admission import BatchAdmission
 from local_worker.core.job import Job, JobEnded, JobEvents, JobStarted, JobTokens, Owner
-from local_worker.core.output import Output, spelled, spelled_prompt
+from local_worker.core.output import Output, SpelledLogprobs, spelled, spelled_prompt
 from local_worker.core.plan import Advance
 from local_worker.core.request import Request
 
@@ -108,7 +108,9 @@ class JobTable(Generic[Owner]):
             job.first_token_at = now
         # A token that ends the output (end of sequence, a stop token) is reported but adds no text.
         text, stop = job.text.push(tokens[:-1] if finish is FinishReason.STOP else tokens)
-        reported = [spelled(token, found, job.text) for token, found in zip(tokens, logprobs, strict=False)]
+        reported: Sequence[SpelledLogprobs] = ()
+        if logprobs:
+            reported = [spelled(token, found, job.text) for token, found in zip(tokens, logprobs, strict=False)]
         prompt = () if scores is None else spelled_prompt(request.tokens[: request.prompt_tokens], scores, job.text)
         output = Output(tokens, text, reported, request.service, prompt)
         self._events.tokens.append(JobTokens(job, output))

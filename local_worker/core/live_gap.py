@@ -40,6 +40,8 @@ class LiveGap(Generic[C]):
         `service(client)` returns the client's service over weight so far, in micro-units; None when it has no request
         waiting.
         """
+        if not self._watched:
+            return
         now = {client: value for client in self._watched if (value := service(client)) is not None}
         if len(now) < len(self._watched):
             self._watched = dict.fromkeys(now)

@@ -10,10 +10,14 @@ class DlpmBounds:
 
     def __init__(self, config: QueuePolicyConfig) -> None:
         self._config = config
+        self.gap = self._gap()  # the bound on the gap; every step reports it
 
     def seen(self, weight: int) -> None:
         """Record that there is a request of `weight` (thousandths)."""
-        self._config = self._config.seen(weight)
+        config = self._config.seen(weight)
+        if config is not self._config:
+            self._config = config
+            self.gap = self._gap()
 
     @property
     def most_debt(self) -> int:
@@ -41,8 +45,7 @@ class DlpmBounds:
         """The range `(-U, Q + V]` of a balance; with V = 0 it is that of Theorem A.1."""
         return -self.most_debt, self._quantum + self.most_returned
 
-    @property
-    def gap(self) -> int:
+    def _gap(self) -> int:
         """The bound `2 (U + Q + V)` on the gap; with V = 0 it is that of Theorem 4.1."""
         return 2 * (self.most_debt + self._quantum + self.most_returned)
 
