@@ -52,10 +52,7 @@ class _Beginnings:
         self._at = 0
 
     def all(self) -> str:
-        begun = self._alternatives()
-        if self._at < len(self._expression):
-            self._refuse()
-        return f"(?:{begun})"
+        return f"(?:{self._alternatives()})"
 
     def _alternatives(self) -> str:
         begun = [self._sequence()]
@@ -72,8 +69,7 @@ class _Beginnings:
         if group := _OPENING.match(self._expression, self._at):
             self._at = group.end()
             inner = self._alternatives()
-            if not self._expression.startswith(")", self._at):
-                self._refuse()
+            # The closing bracket: `re` has refused an expression without it.
             self._at += 1
         elif atom := _ATOM.match(self._expression, self._at):
             self._at = atom.end()

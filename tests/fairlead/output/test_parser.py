@@ -125,6 +125,8 @@ def test_the_parts_do_not_depend_on_how_a_text_is_cut(
         ("hermes", '<tool_call>{"name": "f", "arguments": {"a": "\\', [("call", "f", '{"a": "\\')]),
         ("hermes", f"<tool_call>{CALL}</tool", [PARIS, ("text", "</tool")]),
         ("hermes", '<tool_call>{"name": "f", "arguments": {}, "id": "\\"}"}so', [("call", "f", "{}"), ("text", "so")]),
+        ("hermes", '<tool_call>{"name": "f", "arguments": {}, "id": "\\', [("call", "f", "{}")]),
+        ("hermes", '<tool_call>{"name": "f", "arguments": {"": "\\""}}', [("call", "f", '{"": "\\""}')]),
         ("hermes", f"{CALL}", [("text", CALL)]),
         ("llama", CALL.replace("arguments", "parameters"), [PARIS]),
         ("llama", f"{CALL}; {CALL}", [PARIS, PARIS]),
@@ -176,9 +178,10 @@ def test_the_name_of_a_call_with_elements_may_need_as_much(spare: int) -> None:
     )
     for cut in ([f"<tool_call>{head}</function>Done"], list(f"<tool_call>{head}</function>Done")):
         assert parsed(cut, "qwen_coder").parts == parts
-    parser = OutputParser("qwen_coder", "", False)
-    assert parser.push("<tool_call>" + head[: MOST_HEAD - 1]) == []
-    assert parser.push("nn") == [AnswerText("<tool_call>"), AnswerText(head[: MOST_HEAD - 1] + "nn")]
+    for more in ("n", "nn"):
+        parser = OutputParser("qwen_coder", "", False)
+        assert parser.push("<tool_call>" + head[: MOST_HEAD - 1]) == []
+        assert parser.push(more) == [AnswerText("<tool_call>"), AnswerText(head[: MOST_HEAD - 1] + more)]
 
 
 @pytest.mark.parametrize(
@@ -233,6 +236,24 @@ def test_parts_are_told_as_soon_as_they_are_certain() -> None:
     assert parser.push('is"}}') == [Arguments(0, 'is"}')]
     assert parser.push("</tool_call>") == []
     assert parser.end() == []
+
+
+def test_an_argument_that_can_only_be_a_string_is_told_as_it_arrives() -> None:
+    parser = OutputParser("qwen_coder", "", False, {"f": {"où": ["string"]}})
+    assert parser.push("<tool_call><function=f><parameter=où>Zür") == [
+        CallBegun(0, "f"),
+        Arguments(0, '{"où": '),
+        Arguments(0, '"'),
+        Arguments(0, "Zür"),
+    ]
+    assert parser.push("ich") == [Arguments(0, "ich")]
+
+
+def test_white_space_that_may_belong_to_a_marker_is_held_back() -> None:
+    for spaces, text in ((MOST_SPACE, "So."), (MOST_SPACE + 1, "So. ")):
+        parser = OutputParser("hermes", "", False)
+        assert parser.push("So." + " " * spaces) == [AnswerText(text)]
+        assert parser.push(f"<tool_call>{CALL}")[0] == CallBegun(0, "weather")
 
 
 def test_what_cannot_become_a_call_is_not_held_back() -> None:

@@ -161,6 +161,7 @@ READABLE = [
     ),
     (template(content={"content": "text", "close_pattern": "<end>|<stop>\n*"}), " Yes <stop>\n\n No"),
     (template(note={"open": "<note>", "close": "</note>"}), "a<note>b</note> c<think> d</think>e "),
+    (template(note={"open": "<think>!", "close": "</note>"}), "a<think>!b</note> c<think>d</think>e"),
     (
         template({"open": "<c>", "close": "</c>", "content": "json"}),
         '<c>{"function": {"name": "f", "arguments": {"c": 1}}}</c> so <c>[{"function": {"name": "g", "arguments": 1}}]',
