@@ -107,7 +107,6 @@ class LeaseLink:
         if self._busy:
             return
         if now >= self._beat_at:
-            self._beat_at = now + self._shared.beat_seconds
             self._call(lambda: self._shared.ledger.beat(self.name, self._clock.now), self._heard)
         elif requests := self._exchange.begin(now):
             self._call(partial(self._ask, requests), partial(self._answered, requests, now))
@@ -153,6 +152,8 @@ class LeaseLink:
         self._talk()
 
     def _heard(self, gateways: int) -> None:
+        # Counted from the answer: where a round trip takes as long as the time between beats, requests have their turn.
+        self._beat_at = self._clock.now + self._shared.beat_seconds
         reports = self._exchange.heard(gateways, self._clock.now)
         if reports:
             self._call(partial(self._ask, reports), lambda replies: self._settle())

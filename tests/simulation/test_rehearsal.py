@@ -25,6 +25,10 @@ def test_seed(seed: int) -> None:
     rehearse(seed)
 
 
+def test_gateways_do_not_ask_each_other_for_ever_where_the_ledger_is_far_away() -> None:
+    assert max(call.ended_at - call.arrival for call in rehearse(5445).calls if call.ended_at is not None) < 60.0
+
+
 def test_a_seed_whose_whole_state_is_checked_after_every_step() -> None:
     rehearse(1, every=1)
 

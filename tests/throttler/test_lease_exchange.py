@@ -30,11 +30,17 @@ class Gateway:
         assert self.exchange.heard(2, now) == []
         assert self.exchange.settle(now)
 
-    def end(self, recalled: bool, now: float) -> None:
-        replies = [LeaseReply(min(request.used + 1, request.account.limit), recalled) for request in self.requests]
+    def end(self, recalled: bool, enough: bool, now: float) -> None:
+        replies = [LeaseReply(min(request.used + enough, request.account.limit), recalled) for request in self.requests]
         end = self.exchange.end(self.requests, replies, self.asked_at, now)
         told = {request.account.key for request in self.requests if request.more}
-        assert (set(end.held), set(end.settled)) == ((told, set()) if recalled else (set(), told))
+        lacking = {
+            request.account.key
+            for request, reply in zip(self.requests, replies, strict=True)
+            if reply.capacity < request.used + request.more
+        }
+        held = told & lacking if recalled else set()
+        assert (set(end.held), set(end.settled)) == (held, told - held)
         self.held |= set(end.held)
         self.waiting -= set(end.settled)
         for request, reply in zip(self.requests, replies, strict=True):
@@ -64,7 +70,7 @@ def test_no_call_waits_for_an_account_about_which_nobody_asks(steps: list[tuple[
                 request.account.key for request in gateway.requests if request.more
             } == gateway.waiting - gateway.held
         elif step in ("end", "recalled"):
-            gateway.end(step == "recalled", now)
+            gateway.end(step == "recalled", second, now)
         elif step == "again":
             gateway.held.discard(account.key)
             gateway.exchange.try_again(account.key)
@@ -77,7 +83,7 @@ def test_no_call_waits_for_an_account_about_which_nobody_asks(steps: list[tuple[
             gateway.waiting, gateway.held, gateway.requests = set(), set(), []
         gateway.exchange.check_invariants()
     for _ in range(3):
-        gateway.end(False, now)
+        gateway.end(False, True, now)
         for account in ACCOUNTS:
             gateway.exchange.try_again(account.key)
             gateway.held.discard(account.key)
@@ -136,6 +142,6 @@ def test_a_gateway_gives_back_what_it_does_not_use_unless_it_asks_itself() -> No
     gateway.exchange.want(QuotaDemand(account))
     gateway.requests = gateway.exchange.begin(0.0)
     assert not gateway.exchange.recall(account, 0.0)
-    gateway.end(False, 0.0)
+    gateway.end(False, True, 0.0)
     assert gateway.exchange.recall(account, 1.0)
     assert [(request.held, request.more) for request in gateway.exchange.begin(1.0)] == [(0, 0)]

@@ -72,7 +72,8 @@ class LeaseExchange:
             amount = self._asked.get(request.account.key, 0)
             if not amount:
                 continue
-            if reply.recalled:
+            # What the gateway holds may be enough by now: its own arrivals have left the window since the call came.
+            if reply.recalled and reply.capacity < request.used + amount:
                 self._held[request.account.key] = QuotaDemand(request.account, amount)
                 end.held.append(request.account.key)
             else:
