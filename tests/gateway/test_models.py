@@ -57,7 +57,8 @@ def test_each_models_calls_are_served_and_outlive_the_worker_that_serves_both(st
         assert {responses[0].accepted.worker for responses in begun} == {"both", "one"}
         stack.workers["both"].kill()
         assert [text_of(first + list(call)) for first, call in zip(begun, calls, strict=True)] == [texts["adapter"]] * 4
-        with pytest.raises(grpc.RpcError, match="no live worker serves model 'base'"):
+        # The gateway may have heard of the worker's end, or not yet.
+        with pytest.raises(grpc.RpcError, match=r"(no live worker serves|the only worker of) model 'base'"):
             list(lost)
         eventually(lambda: served(stub) == {"adapter": 1}, "the gateway knows that nobody serves the base")
         assert text_of(list(stub.Generate(request_for("adapter"), timeout=60))) == texts["adapter"]
