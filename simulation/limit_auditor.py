@@ -56,5 +56,5 @@ class LimitAuditor:
         while times[0] <= start:
             times.popleft()
         alone = [link for link in self._links if link.degraded_at > now - 2 * self._seconds]
-        most = account.limit + sum(max(1, account.limit // link.gateways) for link in alone)
+        most = account.limit + sum(max(1, int(account.limit // link.fewest_alone)) for link in alone)
         assert len(times) <= most, f"{len(times)} {account.key} admitted in a window, the limit is {account.limit}"

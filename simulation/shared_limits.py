@@ -58,6 +58,7 @@ class LeaseLink:
         self.name = name
         self.reachable = True
         self.degraded_at = -math.inf  # latest time at which the gateway counted by itself
+        self.fewest_alone = math.inf  # the fewest gateways that it assumed then: it admits such a part of each limit
         self._shared = shared
         self._clock = shared.clock
         self._exchange = LeaseExchange(leases, counts, shared.settle_seconds)
@@ -162,15 +163,19 @@ class LeaseLink:
 
     def _settle(self) -> None:
         if self._exchange.degraded:
-            self.degraded_at = self._clock.now
+            self._counts_alone()
         self._exchange.settle(self._clock.now)
 
     def _degrade(self) -> None:
         self._busy = False
         self._exchange.degrade()
-        self.degraded_at = self._clock.now
+        self._counts_alone()
         for key in list(self._waiting):
             self._release(key)
+
+    def _counts_alone(self) -> None:
+        self.degraded_at = self._clock.now
+        self.fewest_alone = min(self.fewest_alone, self.gateways)
 
     def _release(self, key: str) -> None:
         for then in self._waiting.pop(key, []):

@@ -29,6 +29,10 @@ def test_gateways_do_not_ask_each_other_for_ever_where_the_ledger_is_far_away() 
     assert max(call.ended_at - call.arrival for call in rehearse(5445).calls if call.ended_at is not None) < 60.0
 
 
+def test_the_part_of_a_gateway_that_counts_alone_is_that_of_the_gateways_it_knew_then() -> None:
+    rehearse(1157)  # it knew of one other gateway while it was alone, and of two when the limit was checked
+
+
 def test_a_seed_whose_whole_state_is_checked_after_every_step() -> None:
     rehearse(1, every=1)
 
