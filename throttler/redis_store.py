@@ -68,6 +68,7 @@ class RedisStore:
         self._waiting: dict[str, asyncio.Future[None]] = {}  # by key of the account; done when more was requested
         self._beat_at = 0.0
         self._epoch: bytes | None = None
+        self._is_away = False  # Redis is out of reach, and the log says so
         self._scripts: tuple[str, str] | None = None  # digests of BEAT and ASK, after they were loaded into Redis
 
     @property
@@ -131,6 +132,7 @@ class RedisStore:
         for start in range(0, len(reports), REPORTS):
             await self._send(reports[start : start + REPORTS])
         if self._exchange.settle(time.monotonic()):
+            self._is_away = False
             self.changed.set()
             log.info("limits are shared", extra={"gateways": self._exchange.gateways})
 
@@ -189,8 +191,10 @@ class RedisStore:
             self._wake.set()
 
     def _degrade(self, reason: str) -> None:
-        if not self._exchange.degraded:
+        if not self._is_away:
             log.error("Redis is out of reach: this gateway counts by itself", extra={"reason": reason})
+            self._is_away = True
+        if not self._exchange.degraded:
             self.changed.set()
         self._exchange.degrade()
         for key in list(self._waiting):

@@ -23,6 +23,7 @@ class Gateway:
         self.exchange = LeaseExchange(self.leases, self.window, SETTLE)
         self.waiting: set[str] = set()
         self.held: set[str] = set()
+        self.held_before: set[str] = set()
         self.requests: list[LeaseRequest] = []
         self.asked_at = 0.0
 
@@ -30,22 +31,24 @@ class Gateway:
         assert self.exchange.heard(2, now) == []
         assert self.exchange.settle(now)
 
-    def end(self, recalled: bool, enough: bool, now: float) -> None:
-        replies = [LeaseReply(min(request.used + enough, request.account.limit), recalled) for request in self.requests]
+    def end(self, recalled: bool, now: float) -> None:
+        replies = [LeaseReply(min(request.used + 1, request.account.limit), recalled) for request in self.requests]
         end = self.exchange.end(self.requests, replies, self.asked_at, now)
         told = {request.account.key for request in self.requests if request.more}
-        lacking = {
-            request.account.key
-            for request, reply in zip(self.requests, replies, strict=True)
-            if reply.capacity < request.used + request.more
-        }
-        held = told & lacking if recalled else set()
+        held = told - self.held_before if recalled else set()
         assert (set(end.held), set(end.settled)) == (held, told - held)
-        self.held |= set(end.held)
-        self.waiting -= set(end.settled)
+        self.held |= held
+        self.waiting -= told - held
+        self.held_before -= told - held
         for request, reply in zip(self.requests, replies, strict=True):
             assert self.leases.allowance(request.account, now) == reply.capacity
         self.requests = []
+
+    def again(self, account: QuotaAccount) -> None:
+        if account.key in self.held:
+            self.held.remove(account.key)
+            self.held_before.add(account.key)
+        self.exchange.try_again(account.key)
 
 
 STEP = st.sampled_from(["want", "arrive", "begin", "end", "recalled", "again", "recall", "degrade"])
@@ -70,23 +73,21 @@ def test_no_call_waits_for_an_account_about_which_nobody_asks(steps: list[tuple[
                 request.account.key for request in gateway.requests if request.more
             } == gateway.waiting - gateway.held
         elif step in ("end", "recalled"):
-            gateway.end(step == "recalled", second, now)
+            gateway.end(step == "recalled", now)
         elif step == "again":
-            gateway.held.discard(account.key)
-            gateway.exchange.try_again(account.key)
+            gateway.again(account)
         elif step == "recall":
             is_free = account.key not in gateway.waiting | {request.account.key for request in gateway.requests}
             assert not gateway.exchange.recall(account, now) or is_free
         elif step == "degrade":
             gateway.exchange.degrade()
             assert gateway.exchange.begin(now) == []
-            gateway.waiting, gateway.held, gateway.requests = set(), set(), []
+            gateway.waiting, gateway.held, gateway.held_before, gateway.requests = set(), set(), set(), []
         gateway.exchange.check_invariants()
     for _ in range(3):
-        gateway.end(False, True, now)
+        gateway.end(True, now)  # as where the other gateways give nothing back
         for account in ACCOUNTS:
-            gateway.exchange.try_again(account.key)
-            gateway.held.discard(account.key)
+            gateway.again(account)
         gateway.requests = gateway.exchange.begin(now)
     assert gateway.waiting == set()
 
@@ -142,6 +143,6 @@ def test_a_gateway_gives_back_what_it_does_not_use_unless_it_asks_itself() -> No
     gateway.exchange.want(QuotaDemand(account))
     gateway.requests = gateway.exchange.begin(0.0)
     assert not gateway.exchange.recall(account, 0.0)
-    gateway.end(False, True, 0.0)
+    gateway.end(False, 0.0)
     assert gateway.exchange.recall(account, 1.0)
     assert [(request.held, request.more) for request in gateway.exchange.begin(1.0)] == [(0, 0)]

@@ -1,7 +1,7 @@
 """Redis killed, paused, slow, restarted empty: gateways count by themselves at once, and share again by themselves."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -70,6 +70,23 @@ async def test_restarted_empty_between_two_calls(redis: RedisServer) -> None:
         await degraded(gateways)
         await shared(gateways)
         assert sum([await gateways[1].admits("u") for _ in range(50)]) <= 10, "the other one's 50 were reported"
+
+
+async def test_the_log_says_once_that_redis_is_away_also_at_the_start(
+    redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    redis.kill()
+    back = asyncio.create_task(start_after(redis, lambda: "counts by itself" in caplog.text))
+    async with on_redis(redis.url, 1, PROFILES, SECONDS) as gateways:
+        await back
+        redis.kill()
+        await degraded(gateways)
+    assert caplog.text.count("counts by itself") == 2
+
+
+async def start_after(redis: RedisServer, condition: Callable[[], bool]) -> None:
+    await until(condition, "the gateway has missed Redis")
+    redis.start()
 
 
 async def test_recalls_that_cannot_be_read(redis: RedisServer, caplog: pytest.LogCaptureFixture) -> None:

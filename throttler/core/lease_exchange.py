@@ -1,8 +1,8 @@
 """One gateway's side of the conversation with the ledger: which accounts it asks about when, and who waits.
 
 An exchange is a list of requests that are sent together; the next exchange begins after its replies. An account about
-which calls wait is wanted until an exchange takes it up, then asked until the reply; after a recall it is held until
-the other gateways have given back. `degrade` ends every wait.
+which calls wait is wanted until an exchange takes it up, then asked until the reply; after a recall it is held, once,
+until the other gateways have given back. So calls wait for at most two exchanges. `degrade` ends every wait.
 """
 
 from collections.abc import Sequence
@@ -34,6 +34,7 @@ class LeaseExchange:
         self._wanted: dict[str, QuotaDemand] = {}
         self._asked: dict[str, int] = {}  # accounts of the current exchange: what waiting calls need; 0 if none wait
         self._held: dict[str, QuotaDemand] = {}
+        self._was_held: set[str] = set()  # accounts that are wanted or asked a second time, after a recall
         self._settled_at: float | None = None  # when leases may be used again
         self._has_met = False  # the ledger has answered once
 
@@ -72,11 +73,12 @@ class LeaseExchange:
             amount = self._asked.get(request.account.key, 0)
             if not amount:
                 continue
-            # What the gateway holds may be enough by now: its own arrivals have left the window since the call came.
-            if reply.recalled and reply.capacity < request.used + amount:
+            # A gateway whose calls wait gives nothing back: two that waited for each other's capacity would never end.
+            if reply.recalled and request.account.key not in self._was_held:
                 self._held[request.account.key] = QuotaDemand(request.account, amount)
                 end.held.append(request.account.key)
             else:
+                self._was_held.discard(request.account.key)
                 end.settled.append(request.account.key)
         self._asked = {}
         return end
@@ -85,6 +87,7 @@ class LeaseExchange:
         """Want a held account again: the other gateways have had the time to give back."""
         if key in self._held:
             self._wanted[key] = self._held.pop(key)
+            self._was_held.add(key)
 
     def recall(self, account: QuotaAccount, now: float) -> bool:
         """Give back unused capacity that another gateway needs; return whether an exchange is due."""
@@ -116,7 +119,7 @@ class LeaseExchange:
     def degrade(self) -> None:
         """Count without the ledger from now on; nothing is wanted any more."""
         self._leases.degrade()
-        self._wanted, self._asked, self._held, self._settled_at = {}, {}, {}, None
+        self._wanted, self._asked, self._held, self._was_held, self._settled_at = {}, {}, {}, set(), None
 
     def check_invariants(self) -> None:
         """Raise AssertionError if calls wait for an account in two ways, or while the gateway is degraded."""
@@ -124,6 +127,7 @@ class LeaseExchange:
         asked = {key for key, waits in self._asked.items() if waits}
         assert not asked & self._held.keys(), f"{asked} asked, {self._held} held"
         assert not self._wanted.keys() & (asked | self._held.keys()), f"{self._wanted} wanted and under way"
+        assert self._was_held <= self._wanted.keys() | asked, f"{self._was_held} held before, and nobody waits"
         assert not (self._leases.degraded and (self._wanted or self._asked or self._held)), "wanted while degraded"
 
     def _request(self, account: QuotaAccount, more: int, now: float) -> LeaseRequest:
