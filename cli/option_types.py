@@ -1,4 +1,4 @@
-"""Types of the simulating commands' options, and checks of their output paths before any simulation."""
+"""Types of the commands' options, and checks of their output paths before any simulation."""
 
 import argparse
 import math

@@ -12,6 +12,7 @@ from types import FrameType
 
 from cli import endpoint
 from cli.envoy_stack import EnvoyStack
+from cli.option_types import whole
 from cli.stack import Stack
 from serving import model_name
 from serving.config import ConfigError
@@ -30,7 +31,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = commands.add_parser("up", help="start gateway, scheduler and workers on this machine")
     parser.add_argument(
         "--workers",
-        type=_at_least_one,
+        type=whole,
         default=min(2, os.cpu_count() or 1),
         help="number of workers (default: %(default)s)",
     )
@@ -70,13 +71,6 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
             help=f"argument for the {service}, repeatable: --{service}-arg=--log-level=debug",
         )
     parser.set_defaults(run=partial(run, parser))
-
-
-def _at_least_one(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
-    return number
 
 
 def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
