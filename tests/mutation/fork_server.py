@@ -62,7 +62,7 @@ class ForkServer:
             with tempfile.TemporaryFile("w+") as output:
                 child = os.fork()
                 if child == 0:
-                    os.setsid()
+                    os.setpgid(0, 0)  # a session of its own would have a share of the processors of its own
                     resource.setrlimit(resource.RLIMIT_CPU, (request["seconds"], request["seconds"]))
                     for stream in (sys.stdout, sys.stderr):
                         os.dup2(output.fileno(), stream.fileno())

@@ -2,8 +2,9 @@
 
 import copy
 import re
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import parso
@@ -54,10 +55,11 @@ class Mutant:
     line: str  # as it is in the code, without indentation
     mutant: str  # what the change makes of it
     source: str  # of the whole module, changed
+    place: int = 0  # among those with the same key
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What names the mutant wherever its line stands."""
+        """What names the mutant wherever its line stands; equal lines of a module have mutants with the same key."""
         return self.module, self.line, self.mutant
 
 
@@ -66,10 +68,13 @@ def mutants(root: Path, module: str) -> Iterator[Mutant]:
     source = (root / module).read_text()
     nodes = list(ast_nodes(get_ast(source)))
     operators = [get_operator(name)() for name in sorted(operator_names()) if CHOSEN.fullmatch(name)]
+    found = Counter[tuple[str, str, str]]()
     for operator in [*operators, DeleteStatement()]:
         for node in filter(_decides, nodes):
             for index, _ in enumerate(operator.mutation_positions(node)):
-                yield _mutant(module, source, operator, node, index)
+                made = _mutant(module, source, operator, node, index)
+                yield replace(made, place=found[made.key])
+                found[made.key] += 1
 
 
 def _decides(node: parso.tree.NodeOrLeaf) -> bool:

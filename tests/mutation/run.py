@@ -74,9 +74,9 @@ class Survivor:
     """A mutant that no test noticed."""
 
     module: str
-    operator: str
     line: str
     mutant: str
+    place: int  # among the mutants of equal lines
     diff: str
 
 
@@ -201,10 +201,10 @@ class Trial:
         """Try the survivors of a run again, after tests were written for them."""
         if before is None:
             sys.exit(f"{self._core} has not been run yet")
-        keys = {(survivor.module, survivor.line, survivor.mutant) for survivor in before.survivors}
+        survivors = {(each.module, each.line, each.mutant, each.place) for each in before.survivors}
         score = Score(self._core, len(self._mutants), before.killed, before.timeouts, before.equivalent)
         for made in self._mutants:
-            if made.key in keys:
+            if (*made.key, made.place) in survivors:
                 self._try(made, score)
         return score
 
@@ -218,10 +218,9 @@ class Trial:
         status = self._notice()
         path.write_text(code)
         if status == 0:
-            lines = difflib.unified_diff(
-                code.splitlines(), made.source.splitlines(), made.module, made.operator, lineterm=""
-            )
-            score.survivors.append(Survivor(made.module, made.operator, made.line, made.mutant, "\n".join(lines)))
+            before, after = code.splitlines(), made.source.splitlines()
+            diff = "\n".join(difflib.unified_diff(before, after, made.module, made.operator, lineterm=""))
+            score.survivors.append(Survivor(made.module, made.line, made.mutant, made.place, diff))
             print(f"  survived: {made.module}:{made.number}: {made.line}  →  {made.mutant}", flush=True)
         else:
             score.killed += 1
