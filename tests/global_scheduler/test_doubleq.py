@@ -147,6 +147,14 @@ def test_a_weight_divides_what_is_charged() -> None:
     assert policy.balance("ann", "m", 0) == (QUANTUM - 30) * MICRO
 
 
+def test_the_account_that_was_used_least_recently_is_dropped_for_one_too_many() -> None:
+    policy = DoubleQ(replace(CONFIG, most_idle=2))
+    for client in ("first", "second", "first", "third"):
+        policy.placed(request("1", client=client), 0, 0b1, 0)
+    assert policy.balance("first", "m", 0) == (QUANTUM - 20) * MICRO
+    assert policy.balance("second", "m", 0) == QUANTUM * MICRO
+
+
 def test_output_is_charged_from_its_first_token_on() -> None:
     config = RoutePolicyConfig(10_000, Profiled())
     made, [worker] = dispatcher("doubleq", workers=("a",), config=config)

@@ -8,10 +8,13 @@ from hypothesis import strategies as st
 
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Member, WorkerLoad
+from global_scheduler.core.outstanding_table import OutstandingTable
 from global_scheduler.core.policies import RouteRequest
+from global_scheduler.core.policies.base import Candidates
+from global_scheduler.core.policies.per_client_round_robin import PerClientRoundRobin
 from serving.blocks import pack_digests, runs
 from simulation.spec import GLOBAL_POLICIES
-from tests.global_scheduler.driving import dispatcher, identity, placed, request
+from tests.global_scheduler.driving import CONFIG, dispatcher, identity, placed, request
 
 WORKERS = ("a", "b", "c")
 Step = tuple[str, int, int, str]  # client, prompt tokens, cached blocks, fate
@@ -177,6 +180,15 @@ def test_per_client_round_robin_spreads_each_client_whatever_others_do() -> None
     order = [placed(made.dispatch(request(str(n), client="xxy"[n % 3]), 0)) for n in range(9)]
     assert [worker for n, worker in enumerate(order) if n % 3 == 2] == ["a", "b", "c"]
     assert [worker for n, worker in enumerate(order) if n % 3 != 2] == ["a", "b", "c", "a", "b", "c"]
+
+
+def test_per_client_round_robin_forgets_the_client_that_was_away_longest_for_one_too_many() -> None:
+    policy = PerClientRoundRobin(replace(CONFIG, most_idle=2))
+    for client in ("first", "second", "first", "third"):
+        policy.placed(request("1", client=client), 0, 0b11, 0)
+    choice = Candidates([(0b11, 0)], block_tokens=16, waiting=0, queues=OutstandingTable())
+    assert policy.select(request("1", client="first"), choice) == 1
+    assert policy.select(request("1", client="second"), choice) == 0
 
 
 @pytest.mark.parametrize("policy", ["round-robin", "least-loaded", "per-client-round-robin"])

@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -13,6 +13,7 @@ LENGTHS, CAPACITIES = st.integers(0, 100_000), st.integers(1, 512)
 
 
 @given(LENGTHS, CAPACITIES, LENGTHS, CAPACITIES)
+@example(7, 512, 8, 512)
 def test_levels_order_queues_by_length_per_capacity(a: int, a_capacity: int, b: int, b_capacity: int) -> None:
     """Never the wrong way round, and one level only for queues that differ by less than 1/256."""
     low, high = sorted([(Fraction(a, a_capacity), a, a_capacity), (Fraction(b, b_capacity), b, b_capacity)])

@@ -185,7 +185,7 @@ class Interactions:
         del self._busy[found.key]
         if found.calls == found.withdrawn:
             return None
-        found.opened += max(now - found.active, 0.0)
+        found.opened += now - found.active
         found.active = now
         if found.ending:
             return self._close(found, Close.END, now)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from global_scheduler.core.outstanding_table import OutstandingTable
+from serving.bounded_client_map import MOST_IDLE
 from serving.cost import Cost
 
 
@@ -33,6 +34,7 @@ class RoutePolicyConfig:
     quantum_tokens: int
     cost: Cost
     strict_paper: bool = False  # DoubleQ as printed: a longest match is never left because of its queue
+    most_idle: int = MOST_IDLE  # number of accounts that are kept, one for each client and model
 
 
 @dataclass(slots=True)

@@ -17,8 +17,8 @@ KEPT_TOKENS = 16
 class DoubleQ:
     """DoubleQ with one account per client and model.
 
-    Beyond `bounded_client_map.MOST_IDLE` idle accounts, the least recently used one is dropped. Its client then has a
-    full quantum at every worker again, which changes where its requests go and gives it no extra service.
+    Beyond `most_idle` accounts, the least recently used one is dropped. Its client then has a full quantum at every
+    worker again, which changes where its requests go and gives it no extra service.
 
     Two misprints of SELECTWORKER are corrected after the text of section 5.2: replenish while *no* worker is
     available (line 5), and prefer the candidates with the longest match if any is available (line 8).
@@ -32,7 +32,7 @@ class DoubleQ:
 
     def __init__(self, config: RoutePolicyConfig) -> None:
         self._cost = config.cost
-        self._credits: BoundedClientMap[tuple[str, str], Credit] = BoundedClientMap()
+        self._credits: BoundedClientMap[tuple[str, str], Credit] = BoundedClientMap(config.most_idle)
         self._quantum = config.quantum_tokens * MICRO
         self._strict = config.strict_paper
 

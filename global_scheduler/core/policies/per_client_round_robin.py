@@ -13,8 +13,8 @@ from serving.bounded_client_map import BoundedClientMap
 class PerClientRoundRobin(StatelessPolicy):
     """Choose the next slot after the client's last one in this pool, cyclically."""
 
-    def __init__(self, _config: RoutePolicyConfig) -> None:
-        self._last: BoundedClientMap[tuple[str, str], int] = BoundedClientMap()  # slot by client and model
+    def __init__(self, config: RoutePolicyConfig) -> None:
+        self._last: BoundedClientMap[tuple[str, str], int] = BoundedClientMap(config.most_idle)  # by client and model
 
     def select(self, request: RouteRequest, choice: Candidates) -> int:
         """See RoutePolicy."""
