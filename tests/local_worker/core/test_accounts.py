@@ -134,6 +134,17 @@ def test_the_best_request_is_looked_for_again_after_the_users_of_a_tenant_had_a_
     accounts.check_invariants(Q)
 
 
+def test_a_round_gives_the_dry_groups_below_the_members_that_have_credit_then_a_round_too() -> None:
+    accounts = DeficitAccounts(Q, levels=2)
+    _, below = (waiting(accounts, (tenant, f"{tenant}/u")) for tenant in "ab")
+    tenant = below.path[-1]
+    tenant.charge(Q)
+    tenant.rank()
+    accounts.root.refill()
+    assert [accounts.balance((tenant, f"{tenant}/u")) for tenant in "ab"] == [Q, 0]
+    accounts.check_invariants(Q)
+
+
 def test_a_client_whose_requests_are_held_is_passed_over_until_it_owes_or_waits_no_longer() -> None:
     accounts = DeficitAccounts(Q)
     held, other = (waiting(accounts, (name,), place) for place, name in enumerate("ab"))
@@ -176,6 +187,8 @@ def test_a_barrier_may_be_raised_with_the_least_credit_and_once_in_a_round() -> 
     assert not leaf.may_raise_barrier
     accounts.root.refill()
     assert leaf.charge(Q - 1) == 1
+    leaf.rank()
+    accounts.check_invariants(Q)
     assert leaf.may_raise_barrier
     leaf.raise_barrier()
     assert not leaf.may_raise_barrier

@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 from local_worker.core.policies.client_priority_queue import SPARE, ClientPriorityQueue
 
 CLIENT = st.sampled_from("abc")
-ACTS = st.lists(st.tuples(CLIENT, st.none() | st.integers(0, 5)), max_size=120)
+KEYS = [(number,) for number in range(6)]  # clients share keys, each of which is one tuple for all
+CHANGES = st.tuples(CLIENT, st.none() | st.sampled_from(KEYS))
+ACTS = st.lists(CHANGES | CHANGES | CHANGES | st.none(), max_size=60)
 
 
 class Key(tuple[int, ...]):
@@ -23,18 +25,26 @@ class Key(tuple[int, ...]):
 
 
 @given(ACTS)
-def test_the_least_key_comes_first(acts: list[tuple[str, int | None]]) -> None:
+def test_the_least_key_comes_first_and_all_clients_that_have_it_are_taken(
+    acts: list[tuple[str, tuple[int, ...] | None] | None],
+) -> None:
     queue, keys = ClientPriorityQueue(), dict[str, tuple[int, ...]]()
-    for client, key in acts:
-        if key is None:
-            queue.discard(client)
-            keys.pop(client, None)
-        else:
-            keys[client] = (key, ord(client))
-            queue.put(client, keys[client])
-        assert (client in queue) == (client in keys)
-        assert queue.least() == min(keys, key=keys.__getitem__, default=None)
-        assert queue.least_key() == min(keys.values(), default=None)
+    for act in acts:
+        match act:
+            case None if keys:
+                least = min(keys.values())
+                taken = sorted(client for client, key in keys.items() if key == least)
+                assert queue.take_least() == (least, taken)
+                keys = {client: key for client, key in keys.items() if client not in taken}
+            case (client, None):
+                queue.discard(client)
+                keys.pop(client, None)
+            case (client, key):
+                queue.put(client, key)
+                keys[client] = key
+        assert len(queue) == len(keys)
+        assert [queue.key(client) for client in "abc"] == [keys.get(client) for client in "abc"]
+        assert queue.first() == min(((key, client) for client, key in keys.items()), default=None)
 
 
 def test_changed_keys_are_let_go() -> None:
@@ -53,3 +63,12 @@ def test_the_order_holds_when_changed_keys_are_let_go() -> None:
         keys[client] = (-number,)
         queue.put(client, keys[client])
         assert queue.least_key() == min(keys.values())
+
+
+def test_a_changed_key_of_the_first_client_is_let_go_at_once() -> None:
+    queue, most = ClientPriorityQueue(), 0
+    queue.put("b", (50,))
+    for number in range(50):
+        queue.put("a", Key(number))
+        most = max(most, Key.alive)
+    assert most == 1
