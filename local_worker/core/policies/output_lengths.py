@@ -1,6 +1,6 @@
 """The lengths of clients' latest outputs, from which the length of the next one is expected (VTC section 5.1)."""
 
-from serving.bounded_client_map import MOST_IDLE, BoundedClientMap
+from serving.bounded_client_map import BoundedClientMap
 
 LAST_OUTPUTS = 5  # VTC section 5.1
 
@@ -8,7 +8,7 @@ LAST_OUTPUTS = 5  # VTC section 5.1
 class OutputLengths:
     """The number of tokens of each client's last five outputs, for the `most` clients whose outputs ended last."""
 
-    def __init__(self, most: int = MOST_IDLE) -> None:
+    def __init__(self, most: int) -> None:
         self._lengths: BoundedClientMap[str, tuple[int, ...]] = BoundedClientMap(most)
 
     def expected(self, client: str) -> int | None:
