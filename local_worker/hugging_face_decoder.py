@@ -15,32 +15,42 @@ class HuggingFaceDecoder:
     (leading spaces).
     """
 
-    def __init__(self, tokenizer: Any, token_bytes: Callable[[int], bytes], hidden: frozenset[int]) -> None:
+    def __init__(
+        self,
+        tokenizer: Any,
+        token_bytes: Callable[[int], bytes],
+        token_text: Callable[[int], str],
+        hidden: frozenset[int],
+    ) -> None:
         self._tokenizer = tokenizer
         self.token_bytes = token_bytes
+        self._token_text = token_text  # of a token that is decoded alone
         self._hidden = hidden  # tokens without a text
         self._tokens: list[int] = []
         self._start = 0  # index of the window's first token
         self._read = 0  # number of tokens whose text was returned
+        self._before = ""  # text of the tokens from `_start` to `_read`
 
     def push(self, token: int) -> str:
         """See Decoder."""
         if token in self._hidden:
             return ""
         self._tokens.append(token)
-        before, now = self._text(self._read), self._text(len(self._tokens))
-        is_whole = not now.endswith(REPLACEMENT) or len(self._tokens) - self._read > LONGEST_CHARACTER
+        before, now, fresh = self._before, self._window_text(), len(self._tokens) - self._read
+        is_whole = not now.endswith(REPLACEMENT) or fresh > LONGEST_CHARACTER
         if len(now) <= len(before) or not is_whole:
             return ""
         self._start, self._read = self._read, len(self._tokens)
+        # Most windows begin with a single token: what it stands for was decoded before, for this output or another.
+        self._before = self._token_text(token) if fresh == 1 else self._window_text()
         return now[len(before) :]
 
     def flush(self) -> str:
         """See Decoder."""
-        before, now = self._text(self._read), self._text(len(self._tokens))
-        self._read = len(self._tokens)
+        before, now = self._before, self._window_text()
+        self._before, self._read = now, len(self._tokens)
         return now[len(before) :]
 
-    def _text(self, stop: int) -> str:
-        text: str = self._tokenizer.decode(self._tokens[self._start : stop])
+    def _window_text(self) -> str:
+        text: str = self._tokenizer.decode(self._tokens[self._start :])
         return text

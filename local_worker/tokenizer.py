@@ -5,7 +5,7 @@ import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # a worker without it refuses constraints
 
 log = logging.getLogger(__name__)
 LONGEST_REASON = 300  # characters of what a chat template complains of
+KEPT_TEXTS = 65_536  # tokens whose texts are kept, at most: about 10 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +157,7 @@ class HuggingFaceTokenizer:
         # Measured on the vocabulary's entries, which are never shorter than their text.
         self.longest_token = max(map(len, tokenizer.get_vocab()))
         self._token_bytes = TokenBytes(tokenizer)
+        self._token_text = lru_cache(KEPT_TEXTS)(lambda token: self.decode((token,)))
         self._response_template = response_template(getattr(tokenizer, "response_template", None))
 
     @classmethod
@@ -215,7 +217,7 @@ class HuggingFaceTokenizer:
 
     def decoder(self) -> Decoder:
         """See DecodingTokenizer."""
-        return HuggingFaceDecoder(self._tokenizer, self._token_bytes, self._hidden)
+        return HuggingFaceDecoder(self._tokenizer, self._token_bytes, self._token_text, self._hidden)
 
     def _rendered(self, chat: Chat, tokenize: bool) -> Any:
         """Return the token ids of the rendered chat, or its text."""
