@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from fairlead.outcomes import FinishReason, Outcome
-from local_worker.core.batch import StepResult
+from local_worker.core.batch import SampledLogprobs, StepResult
 from local_worker.core.job import Job
 from local_worker.core.job_table import JobTable
 from local_worker.core.limits import AdmissionMode
@@ -304,6 +304,28 @@ def test_tokens_before_the_one_that_ends_an_output_are_its_text() -> None:
     table.advance([Advance(request, [*b"ab", EOS], FinishReason.STOP)], 1.0)
     events = table.take_events()
     assert [told.output[:2] for told in events.tokens] == [([*b"ab", EOS], "ab")]
+
+
+def test_log_probabilities_of_the_prompt_and_of_tokens_are_spelled() -> None:
+    table: JobTable[str] = JobTable(make_batcher())
+    request = make_request([*b"xy"], sampling=SamplingParams(max_tokens=9))
+    table.submit(Job("gateway", request, 1, OutputText(ByteTokenizer().decoder()), 0.0), 0.0)
+    sampled, scored = SampledLogprobs(-0.5, ((ord("b"), -0.25),)), SampledLogprobs(-0.75, ())
+    table.advance([Advance(request, b"a", None, [sampled], [scored]), Advance(request, b"c", None)], 1.0)
+    first, second = (told.output for told in table.take_events().tokens)
+    assert [*first.logprobs] == [(b"a", -0.5, ((ord("b"), b"b", -0.25),))]
+    assert [*first.prompt_logprobs] == [(b"x", 0.0, ()), (b"y", -0.75, ())]
+    assert not second.logprobs
+
+
+def test_a_job_whose_output_cannot_go_on_ends_with_the_reason_and_without_more_text() -> None:
+    table: JobTable[str] = JobTable(make_batcher())
+    request = make_request([1], sampling=SamplingParams(max_tokens=9))
+    table.submit(Job("gateway", request, 1, OutputText(ByteTokenizer().decoder()), 0.0), 0.0)
+    table.advance([Advance(request, (), None, failure="no token is allowed")], 1.0)
+    events = table.take_events()
+    assert [(end.outcome, end.message) for end in events.ended] == [(Outcome.REJECTED_INVALID, "no token is allowed")]
+    assert (len(events.tokens), len(table.jobs)) == (0, 0)
 
 
 def test_output_of_earlier_attempts_is_not_sent_again() -> None:
