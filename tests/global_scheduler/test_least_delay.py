@@ -186,8 +186,10 @@ class Crowd(NamedTuple):
 @pytest.mark.parametrize(
     ("crowds", "expected"),
     [
-        # At a the request delays a heavy user's one request and itself, and as many of another tenant; at b five.
+        # At a the request delays a heavy user's one request and itself, and as many of another tenant; at b five, then
+        # three.
         ([Crowd("own/bob", 1, 8000, "b"), Crowd("x", 10, 1000, "b"), Crowd("y", 5, 4000, "a")], "a"),
+        ([Crowd("own/bob", 1, 8000, "b"), Crowd("x", 10, 1000, "b"), Crowd("y", 5, 2000, "a")], "b"),
         # At a it delays two of four requests, as 2,999 thousandths round down; at b three.
         ([Crowd("x", 4, 1999, "b"), Crowd("y", 3, 3000, "a")], "a"),
     ],
@@ -203,6 +205,15 @@ def test_as_many_requests_are_delayed_as_weights_say_and_no_more_than_wait(crowd
                 0,
             )
     assert placed(made.dispatch(request("asked", client="own/ann", prompt_tokens=100), 0)) == expected
+
+
+def test_work_of_other_users_of_the_tenant_counts_beside_the_client_s_own() -> None:
+    """At a 138 units of the client wait beside 138 of another user of its tenant; at b 198 units of the client."""
+    made, _ = dispatcher("least-delay")
+    for user, tokens, excluded in (("ann", 10, "b"), ("bob", 10, "b"), ("ann", 70, "a")):
+        booked = request(f"{user} {tokens}", client=f"own/{user}", prompt_tokens=tokens, excluded=(excluded,))
+        made.dispatch(booked, 0)
+    assert placed(made.dispatch(request("asked", client="own/ann", prompt_tokens=1), 0)) == "b"
 
 
 def test_a_heavier_client_waits_for_less_of_the_others() -> None:
