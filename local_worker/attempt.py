@@ -60,14 +60,6 @@ class AttemptStarted(NamedTuple):
     service: int
 
 
-class AttemptTokens(NamedTuple):
-    """Output that an attempt has produced since the last event."""
-
-    request_id: str
-    attempt: int
-    output: Output
-
-
 class AttemptEnded(NamedTuple):
     """The end of an attempt, with the `text` that was still held back; `reason` is given only for COMPLETED.
 
@@ -101,5 +93,5 @@ class AttemptEvents:
     """
 
     started: list[AttemptStarted] = field(default_factory=list)
-    tokens: list[AttemptTokens] = field(default_factory=list)
+    tokens: list[Output] = field(default_factory=list)
     ended: list[AttemptEnded] = field(default_factory=list)

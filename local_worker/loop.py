@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fairlead.outcomes import Outcome
 from local_worker.core.batch import Engine, EngineLost, PendingStep
@@ -27,8 +27,7 @@ IDLE_SECONDS = 0.5
 STEP_AVERAGE = 0.1  # weight of the newest step in the moving average
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchedStep:
+class LaunchedStep(NamedTuple):
     """A step that was launched and is not yet committed."""
 
     plan: Plan

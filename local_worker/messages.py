@@ -141,7 +141,7 @@ def add_events(message: worker_pb2.StepEvents, events: AttemptEvents) -> None:
         message.started.add(
             request_id=request_id, attempt=attempt, cached_tokens=cached_tokens, service=service / MICRO
         )
-    for request_id, attempt, (tokens, text, logprobs, service, prompt_logprobs) in events.tokens:
+    for request_id, attempt, tokens, text, logprobs, service, prompt_logprobs in events.tokens:
         entry = message.tokens.add()  # setting field by field takes half as long as keyword arguments
         entry.request_id = request_id
         entry.attempt = attempt

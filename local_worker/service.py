@@ -10,7 +10,7 @@ import grpc
 
 from fairlead.errors import Cancelled, FairleadError, InvalidRequest, Unavailable
 from fairlead.v1 import worker_pb2, worker_pb2_grpc
-from local_worker.attempt import AttemptEnded, AttemptEvents, AttemptTokens, Submission
+from local_worker.attempt import AttemptEnded, AttemptEvents, Submission
 from local_worker.backend import Backend, Encoder
 from local_worker.compilations import Compilations
 from local_worker.core.token_gatherer import TokenGatherer
@@ -57,8 +57,8 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         now = asyncio.get_running_loop().time()
         leaving: dict[Sink, AttemptEvents] = {}
         for sink, events in out.events.items():
-            for request_id, attempt, output in events.tokens:
-                self._gatherer.add((sink, request_id, attempt), output, now)
+            for output in events.tokens:
+                self._gatherer.add((sink, output.request_id, output.attempt), output, now)
             for ended in events.ended:
                 self._gatherer.end((sink, ended.request_id, ended.attempt))
             if events.started or events.ended:
@@ -71,8 +71,8 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
             self._idle.set()
 
     def _send(self, leaving: dict[Sink, AttemptEvents], now: float) -> None:
-        for (sink, request_id, attempt), output in self._gatherer.take(now):
-            leaving.setdefault(sink, AttemptEvents()).tokens.append(AttemptTokens(request_id, attempt, output))
+        for (sink, _, _), output in self._gatherer.take(now):
+            leaving.setdefault(sink, AttemptEvents()).tokens.append(output)
         for sink, events in leaving.items():
             if isinstance(sink, GatewaySession):
                 sink.put(events)

@@ -5,7 +5,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from local_worker.attempt import AttemptAccepted, AttemptEnded, AttemptEvents, AttemptStarted, AttemptTokens
+from local_worker.attempt import AttemptAccepted, AttemptEnded, AttemptEvents, AttemptStarted
 from local_worker.core.batch_admission import BatchAdmission
 from local_worker.core.job import Job, JobEnded, JobEvents
 from serving.blocks import Link
@@ -90,7 +90,7 @@ def _by_sink(events: JobEvents[Sink]) -> dict[Sink, AttemptEvents]:
         request = job.request
         by_sink[job.owner].started.append(AttemptStarted(request.id, job.attempt, request.cached, service))
     for job, output in events.tokens:
-        by_sink[job.owner].tokens.append(AttemptTokens(job.request.id, job.attempt, output))
+        by_sink[job.owner].tokens.append(output)
     for end in events.ended:
         by_sink[end.job.owner].ended.append(_attempt_ended(end))
     return dict(by_sink)

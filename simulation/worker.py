@@ -6,7 +6,7 @@ from functools import partial
 
 from fairlead.outcomes import Outcome
 from local_worker.core.batch import StepResult
-from local_worker.core.job import Job, JobEnded, JobEvents, JobTokens
+from local_worker.core.job import Job, JobEnded, JobEvents
 from local_worker.core.job_table import JobTable
 from local_worker.core.plan import Plan
 from local_worker.core.request import Request
@@ -210,7 +210,7 @@ class SimulatedWorker:
             self.gatherer.add(job, output, now)
         for end in events.ended:
             self.gatherer.end(end.job)
-        events.tokens = [JobTokens(job, output) for job, output in self.gatherer.take(now)]
+        events.tokens = self.gatherer.take(now)
         self.report(self, WorkerEvents(events, cached, evicted))
         if self.gatherer.due is not None and not self._ticks:
             self._ticks = True

@@ -54,8 +54,7 @@ class Entry(NamedTuple):
     tokens: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """One engine step: at most one slice per request; prefill and decode are mixed.
 
     The requests in `left` have ended or were preempted since the previous batch, and have no pages any more. One that
@@ -80,8 +79,7 @@ class SampledLogprobs:
     top: tuple[tuple[int, float], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StepResult:
+class StepResult(NamedTuple):
     """The samples of a step: `tokens[k]` and `logprobs[k]` belong to the k-th slice of the batch that has `samples`.
 
     `scores[k]` belongs to the k-th slice that has `scored`. An engine may return the scores of a slice with those of a

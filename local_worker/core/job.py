@@ -37,13 +37,6 @@ class JobStarted(NamedTuple, Generic[Owner]):
     service: int
 
 
-class JobTokens(NamedTuple, Generic[Owner]):
-    """Output that `job` has produced since the last event."""
-
-    job: Job[Owner]
-    output: Output
-
-
 class JobEnded(NamedTuple, Generic[Owner]):
     """The end of `job`, with the `text` that was still held back; `reason` is given only for COMPLETED.
 
@@ -67,5 +60,5 @@ class JobEvents(Generic[Owner]):
 
     accepted: list[Job[Owner]] = field(default_factory=list)
     started: list[JobStarted[Owner]] = field(default_factory=list)
-    tokens: list[JobTokens[Owner]] = field(default_factory=list)
+    tokens: list[tuple[Job[Owner], Output]] = field(default_factory=list)
     ended: list[JobEnded[Owner]] = field(default_factory=list)

@@ -9,7 +9,7 @@ from typing import Generic
 from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason, Outcome
 from local_worker.core.batch_admission import BatchAdmission
-from local_worker.core.job import Job, JobEnded, JobEvents, JobStarted, JobTokens, Owner
+from local_worker.core.job import Job, JobEnded, JobEvents, JobStarted, Owner
 from local_worker.core.output import Output, SpelledLogprobs, spelled, spelled_prompt
 from local_worker.core.plan import Advance
 from local_worker.core.request import Request
@@ -112,8 +112,8 @@ class JobTable(Generic[Owner]):
         if logprobs:
             reported = [spelled(token, found, job.text) for token, found in zip(tokens, logprobs, strict=False)]
         prompt = () if scores is None else spelled_prompt(request.tokens[: request.prompt_tokens], scores, job.text)
-        output = Output(tokens, text, reported, request.service, prompt)
-        self._events.tokens.append(JobTokens(job, output))
+        output = Output(request.id, job.attempt, tokens, text, reported, request.service, prompt)
+        self._events.tokens.append((job, output))
         if stop:
             if finish is None:
                 self._admission.abort(request)

@@ -36,9 +36,11 @@ def spelled_prompt(tokens: Sequence[int], scores: Sequence[SampledLogprobs], tex
     return [first, *(spelled(token, found, text) for token, found in zip(tokens[1:], scores, strict=True))]
 
 
-class Output(NamedTuple):
+class Output(NamedTuple):  # the only object that is made for each token between the batcher and the message
     """New `tokens` of an attempt and the `text` that they release."""
 
+    request_id: str
+    attempt: int
     tokens: Sequence[int]
     text: str
     logprobs: Sequence[SpelledLogprobs]  # one per token; empty unless the caller requested them
@@ -50,5 +52,6 @@ def joined(outputs: Sequence[Output]) -> Output:
     """Return consecutive outputs of one attempt, at least one, as one output."""
     if len(outputs) == 1:
         return outputs[0]
-    tokens, texts, logprobs, services, prompts = zip(*outputs, strict=True)
-    return Output([*chain(*tokens)], "".join(texts), [*chain(*logprobs)], services[-1], [*chain(*prompts)])
+    requests, attempts, tokens, texts, logprobs, services, prompts = zip(*outputs, strict=True)
+    text, scores = "".join(texts), [*chain(*prompts)]
+    return Output(requests[0], attempts[0], [*chain(*tokens)], text, [*chain(*logprobs)], services[-1], scores)

@@ -1,7 +1,6 @@
 """The batcher's decision for one step, and the result of the step for each request."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from fairlead.outcomes import FinishReason
@@ -9,8 +8,7 @@ from local_worker.core.batch import Batch, SampledLogprobs, Slice
 from local_worker.core.request import Request
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """One step: its batch, and the requests that have just entered the running batch, for the first time or again."""
 
     batch: Batch

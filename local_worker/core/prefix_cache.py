@@ -163,8 +163,8 @@ class PrefixCache:
         The changes are in order of time: a parent is cached before its children and evicted after them.
         """
         news, self._changes = self._changes, {}
-        cached = tuple((digest, parent) for digest, parent in news.items() if parent is not None)
-        return cached, tuple(digest for digest, parent in news.items() if parent is None)
+        cached = tuple([(digest, parent) for digest, parent in news.items() if parent is not None])
+        return cached, tuple([digest for digest, parent in news.items() if parent is None])
 
     def _record_change(self, digest: int, parent: int | None) -> None:
         self._changes.pop(digest, None)

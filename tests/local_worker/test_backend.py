@@ -12,7 +12,7 @@ from fairlead.outcomes import FinishReason, Outcome
 from fairlead.prompt import as_prompt
 from fairlead.token_ids import unpack_ids
 from fairlead.v1 import common_pb2, worker_pb2, worker_pb2_grpc
-from local_worker.attempt import AttemptEnded, AttemptEvents, AttemptTokens, Submission
+from local_worker.attempt import AttemptEnded, AttemptEvents, Submission
 from local_worker.backend import Backend
 from local_worker.core.output import Output
 from local_worker.fair_executor import FairExecutor
@@ -82,7 +82,7 @@ class Echo:
         sink, request_id, attempt = key
         events = AttemptEvents(ended=[AttemptEnded(request_id, attempt, outcome, FinishReason.STOP)])
         if tokens:
-            events.tokens.append(AttemptTokens(request_id, attempt, Output(unpack_ids(tokens), tokens.decode(), (), 0)))
+            events.tokens.append(Output(request_id, attempt, unpack_ids(tokens), tokens.decode(), (), 0))
         self.service.deliver(StepEvents(events={sink: events}))
 
 
@@ -175,9 +175,8 @@ async def test_tokens_are_gathered_as_the_gateway_asks_and_an_end_brings_what_is
 
     def step(**tokens: int) -> None:
         """Generate so many tokens of each request."""
-        output = Output([7], "x", (), 0)
         entries = [
-            AttemptTokens(key.replace("_", " "), 1, output) for key, count in tokens.items() for _ in range(count)
+            Output(key.replace("_", " "), 1, [7], "x", (), 0) for key, count in tokens.items() for _ in range(count)
         ]
         echo.service.deliver(StepEvents(events={sink: AttemptEvents(tokens=entries)}))
 
@@ -224,7 +223,7 @@ async def test_steps_that_are_faster_than_the_stream_share_a_message_and_keep_th
     await until_ended(call, 1)
     ((sink, _, _),) = echo.here
     for number in range(100):  # in one tick of the event loop: nothing is written meanwhile
-        tokens = AttemptTokens("stays", 0, Output([number], "", (), 0))
+        tokens = Output("stays", 0, [number], "", (), 0)
         echo.service.deliver(StepEvents(events={sink: AttemptEvents(tokens=[tokens])}))
     assert [tokens.token_ids[0] for tokens in (await next_events(call)).tokens] == list(range(100))
 

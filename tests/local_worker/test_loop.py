@@ -87,8 +87,8 @@ class Listener:
         delivery = self.deliveries.get(timeout=WAIT)
         events = delivery.events.get("gateway", AttemptEvents())
         for entry in events.tokens:
-            self.tokens[entry.request_id] = [*self.tokens.get(entry.request_id, []), *entry.output.tokens]
-            self.texts[entry.request_id] = self.texts.get(entry.request_id, "") + entry.output.text
+            self.tokens[entry.request_id] = [*self.tokens.get(entry.request_id, []), *entry.tokens]
+            self.texts[entry.request_id] = self.texts.get(entry.request_id, "") + entry.text
         self.ends += events.ended
         return delivery
 

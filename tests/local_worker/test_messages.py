@@ -9,7 +9,7 @@ from fairlead.errors import InvalidRequest
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.token_ids import unpack_ids
 from fairlead.v1 import common_pb2, worker_pb2
-from local_worker.attempt import AttemptEnded, AttemptEvents, AttemptStarted, AttemptTokens
+from local_worker.attempt import AttemptEnded, AttemptEvents, AttemptStarted
 from local_worker.core.output import Output, SpelledLogprobs, TopLogprob
 from local_worker.messages import add_events, prompt_from, submission_from, to_request_end
 from local_worker.prompt import Chat, ChatMessage
@@ -21,13 +21,8 @@ def test_events_of_several_steps_follow_each_other_in_one_message() -> None:
     top = (TopLogprob(7, b"y", -0.5), TopLogprob(8, b"\xe2", -1.5))
     likely, certain = SpelledLogprobs(b"y", -0.5, top), SpelledLogprobs(b"z", 0.0, ())
     message = worker_pb2.StepEvents()
-    add_events(
-        message,
-        AttemptEvents([AttemptStarted("a", 1, 16, 3 * MICRO)], [AttemptTokens("a", 1, Output([5], "x", (), 0))]),
-    )
-    add_events(
-        message, AttemptEvents(tokens=[AttemptTokens("a", 1, Output([6, 7], "yz", [likely, certain], 5 * MICRO))])
-    )
+    add_events(message, AttemptEvents([AttemptStarted("a", 1, 16, 3 * MICRO)], [Output("a", 1, [5], "x", (), 0)]))
+    add_events(message, AttemptEvents(tokens=[Output("a", 1, [6, 7], "yz", [likely, certain], 5 * MICRO)]))
     [started] = message.started
     assert (started.request_id, started.attempt, started.cached_tokens, started.service) == ("a", 1, 16, 3.0)
     told = [(unpack_ids(tokens.token_ids), tokens.text, tokens.service) for tokens in message.tokens]

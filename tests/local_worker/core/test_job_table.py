@@ -204,11 +204,12 @@ class JobTableMachine(RuleBasedStateMachine):
             self.lives[job.request].told.append("accepted")
         for started in events.started:
             self.lives[started.job.request].told.append("started")
-        for advance in events.tokens:
-            life = self.lives[advance.job.request]
+        for job, output in events.tokens:
+            life = self.lives[job.request]
+            assert (output.request_id, output.attempt) == (job.request.id, job.attempt)
             life.told.append("tokens")
-            life.told_tokens += advance.output.tokens
-            life.told_text += advance.output.text
+            life.told_tokens += output.tokens
+            life.told_text += output.text
         for end in events.ended:
             life = self.lives[end.job.request]
             life.told.append("ended")
@@ -303,7 +304,7 @@ def test_tokens_before_the_one_that_ends_an_output_are_its_text() -> None:
     table.submit(Job("gateway", request, 1, OutputText(ByteTokenizer().decoder()), 0.0), 0.0)
     table.advance([Advance(request, [*b"ab", EOS], FinishReason.STOP)], 1.0)
     events = table.take_events()
-    assert [told.output[:2] for told in events.tokens] == [([*b"ab", EOS], "ab")]
+    assert [(output.tokens, output.text) for _, output in events.tokens] == [([*b"ab", EOS], "ab")]
 
 
 def test_log_probabilities_of_the_prompt_and_of_tokens_are_spelled() -> None:
@@ -312,7 +313,7 @@ def test_log_probabilities_of_the_prompt_and_of_tokens_are_spelled() -> None:
     table.submit(Job("gateway", request, 1, OutputText(ByteTokenizer().decoder()), 0.0), 0.0)
     sampled, scored = SampledLogprobs(-0.5, ((ord("b"), -0.25),)), SampledLogprobs(-0.75, ())
     table.advance([Advance(request, b"a", None, [sampled], [scored]), Advance(request, b"c", None)], 1.0)
-    first, second = (told.output for told in table.take_events().tokens)
+    first, second = (output for _, output in table.take_events().tokens)
     assert [*first.logprobs] == [(b"a", -0.5, ((ord("b"), b"b", -0.25),))]
     assert [*first.prompt_logprobs] == [(b"x", 0.0, ()), (b"y", -0.75, ())]
     assert not second.logprobs

@@ -39,7 +39,7 @@ def test_the_first_token_of_a_prompt_has_no_log_probability() -> None:
 
 def test_outputs_of_one_attempt_are_one_in_their_order() -> None:
     prompt = [SpelledLogprobs(b"5", 0.0, ())]
-    one = Output([7], "7", [spelled(7, SEVEN, TEXT)], 10, prompt)
-    two = Output([8, 9], "89", [spelled(8, EIGHT, TEXT)], 30)
+    one = Output("a", 2, [7], "7", [spelled(7, SEVEN, TEXT)], 10, prompt)
+    two = Output("a", 2, [8, 9], "89", [spelled(8, EIGHT, TEXT)], 30)
     assert joined([one]) == one
-    assert joined([one, two]) == Output([7, 8, 9], "789", [*one.logprobs, *two.logprobs], 30, prompt)
+    assert joined([one, two]) == Output("a", 2, [7, 8, 9], "789", [*one.logprobs, *two.logprobs], 30, prompt)

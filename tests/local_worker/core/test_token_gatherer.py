@@ -15,7 +15,8 @@ SLACK = 1e-9  # of sums of floats
 def output(*tokens: int) -> Output:
     """Return the output of these tokens; text, log-probabilities and service follow from them."""
     text = "".join(map(str, tokens))
-    return Output(tokens, text, [SpelledLogprobs(b"", -token, ()) for token in tokens], max(tokens, default=0))
+    logprobs = [SpelledLogprobs(b"", -token, ()) for token in tokens]
+    return Output("", 1, tokens, text, logprobs, max(tokens, default=0))
 
 
 class Gathering(RuleBasedStateMachine):
@@ -33,9 +34,9 @@ class Gathering(RuleBasedStateMachine):
     def take(self) -> None:
         """Take what leaves, at the end of a step or when a timer calls."""
         ticks, ticked_at = False, self.ticked_at
-        for attempt, (tokens, text, logprobs, service, prompt) in self.gatherer.take(self.now):
+        for attempt, (_, _, tokens, text, logprobs, service, prompt) in self.gatherer.take(self.now):
             assert tokens, "an empty message"
-            assert (text, logprobs, service, tuple(prompt)) == output(*tokens)[1:]
+            assert (text, logprobs, service, tuple(prompt)) == output(*tokens)[3:]
             if attempt in self.wanted and self.left[attempt] and self.wanted[attempt] > 1:
                 ticks = True
             if self.wanted.get(attempt) == 1:
