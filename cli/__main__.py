@@ -5,6 +5,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import version
 
 # gRPC reads this variable on import, which follows below. Its own log lines would only repeat our one-line message.
@@ -45,17 +46,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     # A verb waits for the import of its own module only: the simulator's modules take as long as all others.
     for verb in VERBS.keys() & arguments[:1] or VERBS:
         importlib.import_module(VERBS[verb]).add_parser(commands)
+    parser.set_defaults(run=partial(_help, parser))
     args = parser.parse_args(arguments)
-    if args.verb is None:
-        parser.print_help()
-        return 0
     try:
-        return int(args.run(args))
+        status = int(args.run(args))
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # the reader of the output, such as `head`, has all that it wants
+        with open(os.devnull, "w") as nothing:  # the interpreter flushes again at its end
+            os.dup2(nothing.fileno(), sys.stdout.fileno())
+        return 0
     except (FairleadError, StackError, ConfigError, OSError) as error:
         print(f"fairlead: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _help(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
+    parser.print_help()
+    return 0
 
 
 if __name__ == "__main__":

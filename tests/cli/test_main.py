@@ -1,5 +1,6 @@
 """`fairlead` itself, and what it says of a model that cannot be one."""
 
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +16,17 @@ def test_without_a_verb_it_prints_what_there_is(capsys: pytest.CaptureFixture[st
     said = capsys.readouterr().out
     assert said.startswith("usage: fairlead")
     assert len(re.findall(r"^    [a-z]+\b", said, re.MULTILINE)) == len(VERBS)
+
+
+def test_a_reader_that_has_what_it_wants_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        assert main([]) == 0, "as in `fairlead | head`"
+    assert capsys.readouterr().err == ""
 
 
 def test_the_version_is_the_installed_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,11 +59,6 @@ class ClientPriorityQueue:
         first = self.first()
         return None if first is None else first[1]
 
-    def least_key(self) -> tuple[int, ...] | None:
-        """Return the smallest key; None when the queue is empty."""
-        first = self.first()
-        return None if first is None else first[0]
-
     def first(self) -> tuple[tuple[int, ...], str] | None:
         """Return the smallest key and its client; None when the queue is empty."""
         heap, keys = self._heap, self._keys

@@ -62,7 +62,7 @@ def test_the_order_holds_when_changed_keys_are_let_go() -> None:
         client = "abc"[number % 3]
         keys[client] = (-number,)
         queue.put(client, keys[client])
-        assert queue.least_key() == min(keys.values())
+        assert queue.first() == min((key, client) for client, key in keys.items())
 
 
 def test_a_changed_key_of_the_first_client_is_let_go_at_once() -> None:
