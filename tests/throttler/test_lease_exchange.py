@@ -92,6 +92,18 @@ def test_no_call_waits_for_an_account_about_which_nobody_asks(steps: list[tuple[
     assert gateway.waiting == set()
 
 
+def test_each_call_waits_once_for_what_other_gateways_give_back() -> None:
+    gateway, account = Gateway(), ACCOUNTS[0]
+    gateway.join(0.0)
+    for _ in range(2):
+        gateway.exchange.want(QuotaDemand(account))
+        for end in [([], [account.key]), ([account.key], [])]:
+            requests = gateway.exchange.begin(0.0)
+            assert gateway.exchange.end(requests, [LeaseReply(1, True)], 0.0, 0.0) == end
+            gateway.exchange.check_invariants()
+            gateway.exchange.try_again(account.key)
+
+
 @pytest.mark.parametrize("recalled", [False, True])
 def test_replies_that_come_after_the_ledger_was_lost_concern_no_call(recalled: bool) -> None:
     gateway = Gateway()
