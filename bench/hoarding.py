@@ -118,7 +118,7 @@ async def measure(others: Others, policy: str, admission: str, seconds: float) -
 
     def read() -> dict[bool, Received]:
         with open_sync_channel(stack.scheduler) as channel:
-            return received(Admin(channel, stack.secret))
+            return received(Admin(stack.scheduler, channel, stack.secret))
 
     with tempfile.TemporaryDirectory() as folder:
         stack = Stack(

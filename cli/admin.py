@@ -9,6 +9,7 @@ import grpc
 
 from cli import endpoint
 from fairlead.errors import FairleadError, Unavailable
+from fairlead.rpc.connecting import unreachable
 from fairlead.rpc.status import from_call
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc, throttling_pb2, throttling_pb2_grpc
 from serving.rpc.channel import open_sync_channel, secret_metadata
@@ -20,7 +21,8 @@ TIMEOUT_SECONDS = 5.0
 class Admin:
     """The admin service of one scheduler; its calls raise a FairleadError."""
 
-    def __init__(self, channel: grpc.Channel, secret: str) -> None:
+    def __init__(self, address: str, channel: grpc.Channel, secret: str) -> None:
+        self._address = address
         self._stub = scheduler_pb2_grpc.AdminStub(channel)
         self._metadata = secret_metadata(secret)
 
@@ -32,7 +34,7 @@ class Admin:
                 request, metadata=self._metadata, timeout=TIMEOUT_SECONDS
             )
         except grpc.RpcError as error:
-            raise from_call(error) from error
+            raise failure(error, self._address) from error
         return status
 
     def drain(self, worker: str) -> None:
@@ -41,7 +43,7 @@ class Admin:
             request = scheduler_pb2.DrainWorkerRequest(worker=worker)
             self._stub.DrainWorker(request, metadata=self._metadata, timeout=TIMEOUT_SECONDS)
         except grpc.RpcError as error:
-            raise from_call(error) from error
+            raise failure(error, self._address) from error
 
     def flush(self, worker: str) -> None:
         """Request that a worker empties its prefix cache."""
@@ -49,7 +51,12 @@ class Admin:
             request = scheduler_pb2.FlushWorkerRequest(worker=worker)
             self._stub.FlushWorker(request, metadata=self._metadata, timeout=TIMEOUT_SECONDS)
         except grpc.RpcError as error:
-            raise from_call(error) from error
+            raise failure(error, self._address) from error
+
+
+def failure(call: grpc.RpcError, address: str) -> FairleadError:
+    """Return the error of a failed call to `address`."""
+    return unreachable(call, address) or from_call(call)
 
 
 def account(gateway: str, secret: str) -> throttling_pb2.AccountResponse:
@@ -61,7 +68,7 @@ def account(gateway: str, secret: str) -> throttling_pb2.AccountResponse:
                 throttling_pb2.AccountRequest(), metadata=secret_metadata(secret), timeout=TIMEOUT_SECONDS
             )
         except grpc.RpcError as error:
-            raise from_call(error) from error
+            raise failure(error, gateway) from error
     return response
 
 
@@ -110,16 +117,16 @@ class SchedulerClients:
 
         Raises the last scheduler's error, or Unavailable when all answer and none leads.
         """
-        failure: FairleadError = Unavailable(f"none of the schedulers {self._given} leads")
+        last: FairleadError = Unavailable(f"none of the schedulers {self._given} leads")
         for admin in self._admins:
             try:
                 status = admin.status()
             except FairleadError as error:
-                failure = error
+                last = error
                 continue
             if status.cluster.epoch:
                 return admin, status
-        raise failure
+        raise last
 
 
 @contextlib.contextmanager
@@ -128,10 +135,11 @@ def schedulers(args: argparse.Namespace) -> Iterator[SchedulerClients]:
     running = endpoint.read()
     given = args.scheduler or (running.scheduler if running else "127.0.0.1:7050")
     with contextlib.ExitStack() as stack:
-        channels = [
-            stack.enter_context(open_sync_channel(address.strip(), mutual_tls())) for address in given.split(",")
+        admins = [
+            Admin(address, stack.enter_context(open_sync_channel(address, mutual_tls())), secret(args))
+            for address in map(str.strip, given.split(","))
         ]
-        yield SchedulerClients([Admin(channel, secret(args)) for channel in channels], given)
+        yield SchedulerClients(admins, given)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,6 @@ import grpc
 from cli import admin, endpoint
 from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason, Outcome
-from fairlead.rpc.status import from_call
 from fairlead.v1 import traces_pb2, traces_pb2_grpc
 from serving.rpc.channel import open_sync_channel, secret_metadata
 
@@ -102,4 +101,4 @@ def _find(address: str, secret: str, name: str) -> list[traces_pb2.TracedCall]:
             request, metadata = traces_pb2.FindTraceRequest(id=name), secret_metadata(secret)
             return list(stub.FindTrace(request, metadata=metadata, timeout=admin.TIMEOUT_SECONDS).calls)
         except grpc.RpcError as error:
-            raise from_call(error) from error
+            raise admin.failure(error, address) from error

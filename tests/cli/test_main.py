@@ -56,3 +56,18 @@ def test_a_model_that_cannot_be_one_is_refused_before_anything_starts(
         assert main(["up", "--model", model, "--log-dir", str(logs)]) == 1
         assert capsys.readouterr() == ("", f"fairlead: --model {model}: {reason}\n")
     assert not logs.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["status", "--scheduler"],
+        ["drain", "w0", "--scheduler"],
+        ["flush", "w0", "--scheduler"],
+        ["top", "--frames", "1", "--scheduler"],
+        ["trace", "id", "--gateway"],
+    ],
+)
+def test_a_service_that_does_not_run_is_named(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*arguments, "127.0.0.1:1", "--secret", "x"]) == 1
+    assert capsys.readouterr().err == "fairlead: 127.0.0.1:1: connection refused; is `fairlead up` running?\n"
