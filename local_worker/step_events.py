@@ -139,13 +139,13 @@ def _load(admission: BatchAdmission, step_seconds: float) -> EngineLoad:
         waiting=admission.waiting,
         kv_tokens_used=admission.cache.tokens_used,
         step_seconds=step_seconds,
-        fairness_gap=max(gaps.values()) / MICRO,
+        fairness_gap=max([gap for _, gap in gaps]) / MICRO,
         fairness_bound=(admission.policy.bound_micro or 0) / MICRO,
         service_rate=admission.service_rate / MICRO,
         recomputed_tokens=ledger.recomputed_tokens,
         prompt_tokens=ledger.prompt_tokens,
         cached_tokens=ledger.cached_tokens,
-        levels=tuple([LevelGapReport(level, gap / MICRO) for level, gap in gaps.items()]),
+        levels=tuple([LevelGapReport(level, gap / MICRO) for level, gap in gaps]),
     )
 
 

@@ -70,13 +70,13 @@ class Batcher(BatchAdmission):
             if not self.closed:
                 admitted = self.policy.select(self)
         self._observe(now)
-        parts = self._shares()
+        parts = tuple([(request, self._slice(request, tokens)) for request, tokens in self._shares()])
         if not parts:
             return None
         entered = tuple([Entry(request.arrival, tuple(request.tokens)) for request in admitted])
-        batch = Batch(tuple([self._slice(request, tokens) for request, tokens in parts]), entered, tuple(self._left))
+        batch = Batch(tuple([piece for _, piece in parts]), entered, tuple(self._left))
         self._left.clear()
-        plan = Plan(batch, tuple([request for request, _ in parts]), tuple(admitted))
+        plan = Plan(batch, parts, tuple(admitted))
         self._in_flight.launched(plan)
         return plan
 

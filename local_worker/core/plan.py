@@ -1,6 +1,6 @@
 """The batcher's decision for one step, and the result of the step for each request."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from fairlead.outcomes import FinishReason
@@ -12,13 +12,13 @@ class Plan(NamedTuple):
     """One step: its batch, and the requests that have just entered the running batch, for the first time or again."""
 
     batch: Batch
-    requests: tuple[Request, ...]  # the k-th slice of the batch belongs to the k-th request
+    parts: tuple[tuple[Request, Slice], ...]  # each request of the step with its slice of the batch, in its order
     admitted: tuple[Request, ...]
 
     @property
-    def parts(self) -> Iterator[tuple[Request, Slice]]:
-        """Each request of the step with its slice of the batch."""
-        return zip(self.requests, self.batch.slices, strict=True)
+    def requests(self) -> tuple[Request, ...]:
+        """The requests of the step: the k-th slice of the batch belongs to the k-th request."""
+        return tuple([request for request, _ in self.parts])
 
 
 class Advance(NamedTuple):

@@ -44,9 +44,9 @@ class ShareLedger:
         return max(gap.worst for gap in self._gaps)
 
     @property
-    def worst_gaps(self) -> dict[FairnessLevel, int]:
+    def worst_gaps(self) -> list[tuple[FairnessLevel, int]]:
         """The largest gap that was observed between two siblings of each level, in micro-units, the highest first."""
-        return {level: gap.worst for level, gap in zip(self._levels.levels, self._gaps, strict=True)}
+        return [(level, gap.worst) for level, gap in zip(self._levels.levels, self._gaps, strict=True)]
 
     def accounts(self, level: int) -> tuple[ShareAccount, ...]:
         """Return the accounts of a level; 0 is the highest."""

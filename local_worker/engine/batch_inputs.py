@@ -31,8 +31,9 @@ class BatchInputs:
             ends[index] = len(ids) - 1
         rows = [ends[index] for index, piece in enumerate(slices) if piece.samples]
         for index, piece in enumerate(slices):
-            first = ends[index] - (piece.stop - piece.start - 1)
-            rows += range(first, first + len(piece.scored))
+            if piece.scored:
+                first = ends[index] - (piece.stop - piece.start - 1)
+                rows += range(first, first + len(piece.scored))
         missing = [(ends[index], piece.source) for index, piece in enumerate(slices) if piece.source is not None]
         columns = (ids, positions, slots, rows, [row for row, _ in missing], [source for _, source in missing])
         self.ids, self.positions, self.slots, self.rows, self._missing, self._sources = upload(columns, kv.device)

@@ -274,7 +274,7 @@ class Dlpm:
 
     def balance(self, client: str) -> int:
         """Return q_i in micro-units; see QueuePolicy."""
-        return self.balance_at(self.levels.client_path(client))
+        return self._accounts.balance(self.levels.client_path(client))
 
     def balance_at(self, path: Sequence[str]) -> int:
         """Return the balance in micro-units at the end of `path`, whose names begin at the highest level."""

@@ -154,7 +154,7 @@ def test_the_gap_of_a_level_is_between_siblings_that_wait() -> None:
     shares.observe()
     calls.served("t/w", 25)
     shares.observe()
-    gaps = {level.value: gap // MICRO for level, gap in shares.worst_gaps.items()}
+    gaps = {level.value: gap // MICRO for level, gap in shares.worst_gaps}
     assert gaps == {"tenant": 25, "user": 10, "interaction": 0}
     assert shares.worst_gap == 25 * MICRO
     for request in waiting[:2]:
@@ -165,7 +165,7 @@ def test_the_gap_of_a_level_is_between_siblings_that_wait() -> None:
     shares.observe()
     calls.served("t/x", 40)
     shares.observe()
-    assert shares.worst_gaps[FairnessLevel.USER] == 40 * MICRO, "the users of another tenant take their place"
+    assert dict(shares.worst_gaps)[FairnessLevel.USER] == 40 * MICRO, "the users of another tenant take their place"
 
 
 def test_an_account_that_has_requests_again_is_not_forgotten() -> None:
