@@ -16,7 +16,7 @@ from local_worker.byte_decoder import ByteDecoder
 from local_worker.call_grammar import call_grammar
 from local_worker.chat_turns import tools_of, turns_of
 from local_worker.core.output_text import Decoder
-from local_worker.hugging_face_decoder import HuggingFaceDecoder
+from local_worker.hugging_face_decoder import HuggingFaceDecoder, decode_of
 from local_worker.output_format import (
     LAST_TOKENS,
     format_of_calls,
@@ -157,7 +157,8 @@ class HuggingFaceTokenizer:
         # Measured on the vocabulary's entries, which are never shorter than their text.
         self.longest_token = max(map(len, tokenizer.get_vocab()))
         self._token_bytes = TokenBytes(tokenizer)
-        self._token_text = lru_cache(KEPT_TEXTS)(lambda token: self.decode((token,)))
+        self._decode = decode_of(tokenizer)
+        self._token_text = lru_cache(KEPT_TEXTS)(lambda token: self._decode((token,)))
         self._response_template = response_template(getattr(tokenizer, "response_template", None))
 
     @classmethod
@@ -184,8 +185,7 @@ class HuggingFaceTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """See Tokenizer."""
-        text: str = self._tokenizer.decode(ids)
-        return text
+        return self._decode(ids)
 
     def encode_chat(self, chat: Chat) -> EncodedChat:
         """Encode a chat; see Tokenizer. System tokens are those of the system messages' contents."""
@@ -217,7 +217,7 @@ class HuggingFaceTokenizer:
 
     def decoder(self) -> Decoder:
         """See DecodingTokenizer."""
-        return HuggingFaceDecoder(self._tokenizer, self._token_bytes, self._token_text, self._hidden)
+        return HuggingFaceDecoder(self._decode, self._token_bytes, self._token_text, self._hidden)
 
     def _rendered(self, chat: Chat, tokenize: bool) -> Any:
         """Return the token ids of the rendered chat, or its text."""

@@ -1,6 +1,7 @@
 """Tokens become text one by one: the pieces make up the whole, and no piece holds half a character."""
 
 import inspect
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -85,6 +86,29 @@ def test_special_tokens_are_added_unless_they_are_not_wanted() -> None:
     assert tokenizer.encode("tide") == [0, 1]
     assert tokenizer.encode("tide", with_special_tokens=False) == [1]
     assert tokenizer.decode([0, 1]) == "<s> tide"
+
+
+BYTE_LEVEL = byte_level()
+
+
+@given(ids=st.lists(st.integers(0, 299), min_size=1))
+def test_the_backend_decodes_as_transformers_does(ids: list[int]) -> None:
+    """The ids may be of special tokens and of parts of characters."""
+    assert BYTE_LEVEL.decode(ids) == BYTE_LEVEL._tokenizer.decode(ids)
+
+
+class Loud(PreTrainedTokenizerFast):
+    """A model's own tokenizer, which changes what the backend decodes."""
+
+    def _decode(self, *args: Any, **options: Any) -> str:
+        return str(super()._decode(*args, **options)).upper()
+
+
+@pytest.mark.parametrize(("kind", "cleans_up", "text"), [(Loud, False, "GO ."), (PreTrainedTokenizerFast, True, "go.")])
+def test_text_that_transformers_changes_is_not_the_backends(kind: Any, cleans_up: bool, text: str) -> None:
+    backend = Backend(models.WordLevel({"go": 0, ".": 1}, unk_token="."))
+    tokenizer = kind(tokenizer_object=backend, clean_up_tokenization_spaces=cleans_up)
+    assert HuggingFaceTokenizer(tokenizer, (0,)).decode([0, 1]) == text
 
 
 @by_tokenizer
