@@ -116,6 +116,7 @@ class Worker:
             for task in (attaching, measuring):
                 task.cancel()
             self._backend.stop()
+            await self._server.stop(grace=0.0)
             await self._metrics.shutdown()
 
     def begin_drain(self) -> None:
@@ -135,12 +136,23 @@ class Worker:
         await self._server.stop(grace=1.0)
 
     def _backend_died(self, error: BaseException) -> None:
-        self._event_loop.call_soon_threadsafe(self._backend_end.set_exception, RuntimeError(f"backend: {error!r}"))
+        self._event_loop.call_soon_threadsafe(self._end_with, error)
+
+    def _end_with(self, error: BaseException) -> None:
+        if not self._backend_end.done():
+            self._backend_end.set_exception(RuntimeError(f"backend: {error!r}"))
 
     def _post_events(self, out: StepEvents) -> None:
         self._event_loop.call_soon_threadsafe(self._dispatch_events, out)
 
     def _dispatch_events(self, out: StepEvents) -> None:
+        try:
+            self._deliver(out)
+        except Exception as error:  # calls whose events are lost would wait for ever; gateways place them again
+            log.exception("events of the backend cannot be delivered")
+            self._end_with(error)
+
+    def _deliver(self, out: StepEvents) -> None:
         self._service.deliver(out)
         self._measured.delivered(out.services)
         self._snapshot.deliver(out)
