@@ -80,13 +80,13 @@ def _add_worker_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--admission",
         default=SERVED.admission,
-        choices=tuple(AdmissionMode),
+        choices=[mode.value for mode in AdmissionMode],
         help="KV admission (default: %(default)s)",
     )
     add(
         "--charge",
         default=SERVED.charge,
-        choices=tuple(OutputCharge),
+        choices=[charge.value for charge in OutputCharge],
         help="when dlpm charges for output (default: %(default)s)",
     )
     add(
@@ -163,10 +163,13 @@ def _kv_tokens(args: argparse.Namespace, times: Profile | MeasuredProfile) -> in
     """Return the requested size, or as many whole pages as fit; raises InvalidRequest when not even one fits."""
     if isinstance(times, Profile):
         _check_memory(times, args)
-    room: int = args.kv_tokens or times.kv_tokens // args.block_tokens * args.block_tokens
-    if room < args.block_tokens:
-        raise InvalidRequest(f"the KV cache has {times.kv_tokens} tokens, a page {args.block_tokens}", "--kv-tokens")
-    return room
+    page: int = args.block_tokens
+    size: int = args.kv_tokens or times.kv_tokens // page * page
+    if size < page:
+        raise InvalidRequest(
+            f"must be at least a page of {page} tokens, got {args.kv_tokens or times.kv_tokens}", "--kv-tokens"
+        )
+    return size
 
 
 def _check_memory(times: Profile, args: argparse.Namespace) -> None:

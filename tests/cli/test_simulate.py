@@ -170,6 +170,7 @@ def test_accounts_are_kept_as_the_options_say() -> None:
     [
         (("--token-budget", "32"), "token_budget: must be above max_running (128)"),
         (("--kv-tokens", "100"), "kv_tokens: must be a positive multiple of block_tokens (16), got 100"),
+        (("--kv-tokens", "7"), "--kv-tokens: must be at least a page of 16 tokens, got 7"),
         (("--cost", "gold"), "cost: must be one of weighted-tokens, profiled, normalized, got 'gold'"),
         (
             ("--fairness-levels", "interaction"),
