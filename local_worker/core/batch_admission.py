@@ -4,7 +4,7 @@ What runs the batch is a subclass's: the engine of this process, step by step (B
 own (LateBinding). Both admit requests by the same rule, so that the bounds of the policies hold for both.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from local_worker.core.block_cache import BlockCache
 from local_worker.core.deadlines import Deadlines
@@ -68,9 +68,9 @@ class BatchAdmission:
         """The time (seconds) at which the longest waiting request was queued; None when the queue is empty."""
         return self._waiting.oldest_since
 
-    def take_changed_accounts(self) -> Iterator[tuple[ClientAccount, int]]:
+    def take_changed_accounts(self) -> list[tuple[ClientAccount, int]]:
         """Return the accounts that changed since the last call, each with the client's balance in micro-units."""
-        return ((account, self.policy.balance(account.client)) for account in self.ledger.take_changed())
+        return [(account, self.policy.balance(account.client)) for account in self.ledger.take_changed()]
 
     def submit(self, request: Request, now: float) -> Request | None:
         """Queue `request`; raise TooLong, ClientLimit or QueueFull, and change nothing, if it cannot be queued. Return

@@ -59,7 +59,8 @@ class Batcher(BatchAdmission):
         """Admit requests as the policy chooses, and divide the step among the running ones. Return None if there is
         nothing to compute, or nothing before the next commit. At most one plan may be uncommitted at the call."""
         admitted: list[Request] = []
-        self.policy.cached(self.cache.take_new())
+        if newly_cached := self.cache.take_new():
+            self.policy.cached(newly_cached)
         if not self._extend_pages():
             if self._in_flight:
                 return None  # a request that is preempted should keep its token in flight: commit first
