@@ -323,6 +323,21 @@ def test_conformance_a_client_that_came_back_is_not_forgotten_while_it_has_reque
     driver.check()
 
 
+@pytest.mark.parametrize("name", sorted({*LOCAL_POLICIES} - {"fcfs", "lpm"}))
+def test_conformance_clients_are_idle_after_a_preemption_or_a_withdrawal_as_after_others(name: str) -> None:
+    driver = Driver(LOCAL_POLICIES[name](replace(ROOMY, most_idle=1)))
+    preempted, finished, withdrawn = (driver.arrive(client, 0, 1) for client in "abc")
+    driver.policy.withdrawn(withdrawn)
+    driver.waiting.remove(withdrawn)
+    driver.select(2)
+    driver.preempt(preempted)
+    assert driver.select(1) == [preempted]
+    for request in (preempted, finished):
+        driver.policy.finished(request)
+    assert driver.policy.remembered == 1
+    driver.check()
+
+
 def test_by_default_100_000_idle_clients_are_remembered() -> None:
     assert CONFIG.most_idle == MOST_IDLE == 100_000
 
@@ -625,7 +640,7 @@ def bar(driver: Driver, cached: int = 0, beyond: int = 0) -> Request:
     large = driver.arrive("b", cached, LARGE - cached, beyond=beyond)
     for _ in range(2 * MAX_BYPASS):
         driver.arrive("a", 0, 1)
-        if not driver.select(LARGE - 1):
+        if not driver.select(LARGE - cached - 1):
             break
     return large
 
@@ -637,6 +652,12 @@ def test_a_barrier_is_charged_once_when_it_is_raised() -> None:
     assert driver.select(LARGE - 1) == [], "nobody passes a barrier"
     assert driver.select(LARGE + 1) == [large, driver.running[-1]], "after it, others enter in the same step"
     assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
+
+
+def test_a_barrier_is_charged_for_what_is_not_cached() -> None:
+    driver = Driver(LOCAL_POLICIES["dlpm"](ROOMY))
+    bar(driver, cached=8)
+    assert driver.policy.balance("b") == CREDIT - (LARGE - 8) * MICRO
 
 
 def test_a_barrier_pays_for_the_room_that_it_keeps_free() -> None:
