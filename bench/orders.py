@@ -1,0 +1,93 @@
+"""Other orders of DLPM's queue: what they gain and lose in the cells of DLPM Figure 7.
+
+    python -m bench.orders
+    python -m bench.orders --gpus 2 --seed 2 --cells "S1, LLM-as-a-Judge" --orders "longest match first"
+
+All orders are among requests whose clients have credit, so that the bound holds under each of them. A cell is simulated
+in full, with one seed and least delay as the route.
+"""
+
+import argparse
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+from bench.machine import commit
+from local_worker.core.policies import dlpm
+from local_worker.core.policies.deficit_accounts import DeficitAccount
+from local_worker.core.policies.dlpm import Dlpm
+from local_worker.core.policies.prefix_match_queue import RankKey
+from local_worker.core.request import Request
+from reproduction.beyond_trial import OURS, SYSTEMS
+from reproduction.dlpm_fig7 import CASES, WELL_BEHAVED, point_of
+from reproduction.measures import first_token_times, over
+from simulation.run import Scenario
+
+CELLS = ("S1, LLM-as-a-Judge", "S2, LLM-as-a-Judge", "S1, Tree of Thoughts", "S2, Tree of Thoughts")
+
+
+def _match(_policy: Dlpm, request: Request, matched: int) -> RankKey:
+    return False, -matched, request.arrival
+
+
+def _match_then_progress(_policy: Dlpm, request: Request, matched: int) -> tuple[int, ...]:
+    return False, -matched, not request.in_interaction, request.arrival
+
+
+def _best_match(account: DeficitAccount) -> tuple[int, ...] | None:
+    if account.members is not None:
+        return account.members.best()
+    key = account.queue.first_key() if account.queue is not None else None
+    return None if key is None else (False, *key[1:])
+
+
+# The part of the policy that is replaced, and by what.
+ORDERS: Mapping[str, tuple[object, str, object]] = {
+    "as offered": (dlpm, "MAX_PASSED", dlpm.MAX_PASSED),
+    "longest match first": (Dlpm, "_key", _match),
+    "longest match, then in progress": (Dlpm, "_key", _match_then_progress),
+    "in progress first within the client": (DeficitAccount, "best", _best_match),
+    "earliest after 16 admissions": (dlpm, "MAX_PASSED", 16),
+    "earliest after 4 admissions": (dlpm, "MAX_PASSED", 4),
+}
+
+
+@contextmanager
+def ordered(name: str) -> Iterator[None]:
+    """Let DLPM have the order of that name."""
+    owner, part, other = ORDERS[name]
+    before = getattr(owner, part)
+    setattr(owner, part, other)
+    try:
+        yield
+    finally:
+        setattr(owner, part, before)
+
+
+def figures(cell: str, gpus: int, seed: int) -> str:
+    """Simulate a cell with the present order, and return its three figures."""
+    case = CASES[cell]
+    pool = SYSTEMS[OURS].spec(gpus, case.block_tokens)
+    run = Scenario(pool, replace(case.workload(gpus), seed=seed)).run()
+    point, first = point_of(cell, run), over(run, WELL_BEHAVED, first_token_times, 99)
+    return f"{point.service:,.0f} / {point.p99:.0f} / {first:.0f}"
+
+
+def main() -> None:
+    """Run the benchmark; see the module's docstring."""
+    parser = argparse.ArgumentParser(prog="python -m bench.orders", description=__doc__.partition("\n")[0])
+    parser.add_argument("--cells", nargs="+", choices=CASES, default=CELLS)
+    parser.add_argument("--orders", nargs="+", choices=ORDERS, default=tuple(ORDERS))
+    parser.add_argument("--gpus", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    print(f"simulated; commit {commit()}; {args.gpus} GPUs, seed {args.seed}; service per second / P99 of the")
+    print("well-behaved, s / P99 of their times to the first token, s\n")
+    print(f"| order | {' | '.join(args.cells)} |\n|{'---|' * (1 + len(args.cells))}")
+    for name in args.orders:
+        with ordered(name):
+            print(f"| {name} | {' | '.join(figures(cell, args.gpus, args.seed) for cell in args.cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
