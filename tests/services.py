@@ -118,9 +118,13 @@ class Process:
         """SIGCONT."""
         self._fork.send_signal(signal.SIGCONT)
 
-    def kill(self) -> None:
+    def begin_kill(self) -> None:
         """SIGKILL: no goodbye."""
         self._fork.send_signal(signal.SIGKILL)
+
+    def kill(self) -> None:
+        """SIGKILL; waits until it has ended."""
+        self.begin_kill()
         self._fork.wait(DEADLINE)
 
     def begin_terminate(self) -> None:

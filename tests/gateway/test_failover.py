@@ -93,7 +93,7 @@ def test_without_another_worker_the_call_is_unavailable(
     call = stub.Generate(request_for("Tell me"), timeout=60)
     next(call)
     for worker in stack.workers.values():
-        worker.kill()
+        worker.begin_kill()
     with pytest.raises(grpc.RpcError) as caught:
         list(call)
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
