@@ -17,7 +17,7 @@ Accounts = BoundedClientMap[tuple["DeficitGroup", str], "DeficitAccount"]
 # Before the keys of all requests: the next step of the order has to refill the group.
 DRY: tuple[int, ...] = ()
 # The keys of members in debt begin with DEBT and come after those of all requests: these are less than DEBTS.
-DEBT = 2
+DEBT = 1
 DEBTS = (DEBT,)
 
 

@@ -39,8 +39,8 @@ MAX_REMATCHED = 16
 class Dlpm:
     """DLPM, where `balance` is the deficit counter q_i, in `balance_range_micro`; it is 0 for a client never charged.
 
-    `strict_paper` leaves out the additions to the paper: interactions first, barriers, promotion, charges for reserved
-    room, and waiting for a prefix that another request computes.
+    `strict_paper` leaves out the additions to the paper: barriers, promotion, charges for reserved room, and waiting for
+    a prefix that another request computes.
     """
 
     def __init__(self, config: QueuePolicyConfig) -> None:
@@ -233,7 +233,7 @@ class Dlpm:
         return True
 
     def _key(self, request: Request, matched: int) -> RankKey:
-        return (not request.in_interaction and not self._strict, -matched, request.arrival)
+        return -matched, request.arrival
 
     def generated(self, request: Request, tokens: int) -> None:
         """Charge for output tokens (line 27), the first one included; see QueuePolicy."""

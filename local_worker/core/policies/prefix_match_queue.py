@@ -1,4 +1,4 @@
-"""One client's waiting requests: interactions in progress first, then the longest match, then the earliest.
+"""One client's waiting requests: the longest match first, then the earliest.
 
 A request that too many admissions of its own client have passed goes first. Longest match alone starves requests
 without cached prefixes, and promotion by age in seconds would turn the order into first come, first served under load.
@@ -9,7 +9,7 @@ import heapq
 from local_worker.core.request import Request
 
 SPARE = 16  # entries of changed keys that are always kept, so that few requests rarely pay for a new heap
-RankKey = tuple[bool, int, int]  # not in an interaction, -matched tokens, arrival
+RankKey = tuple[int, int]  # -matched tokens, arrival
 
 
 class PrefixMatchQueue:

@@ -62,7 +62,7 @@ class NaiveDlpm:
         The loop starts again after each admission and each refill, so that the longest match of all clients with credit
         is next. A request that did not fit is not tried again in the step, since room only shrinks.
         """
-        order = sorted(self.queue, key=lambda item: (not item.in_interaction, -item.matched, item.arrival))
+        order = sorted(self.queue, key=lambda item: (-item.matched, item.arrival))
         added: list[Item] = []
         while self.queue:
             item = next((item for item in order if self.q[item.client] > 0), None)
@@ -115,7 +115,7 @@ class NaiveHierarchy:
                 self.check_refill(path)
 
     def select(self, can_add: Callable[[Item], bool]) -> list[Item]:
-        order = sorted(self.queue, key=lambda item: (not item.in_interaction, -item.matched, item.arrival))
+        order = sorted(self.queue, key=lambda item: (-item.matched, item.arrival))
         added: list[Item] = []
         while self.queue:
             self.check_refill()

@@ -550,10 +550,10 @@ def test_lpm_takes_the_longest_match_first() -> None:
     assert driver.select(1000) == [requests[1], requests[2], requests[0]]
 
 
-def test_dlpm_serves_interactions_in_progress_first() -> None:
+def test_dlpm_serves_the_longest_match_before_an_interaction_in_progress() -> None:
     driver = Driver(LOCAL_POLICIES["dlpm"](CONFIG))
-    cached, continuing = driver.arrive("a", 8, 3), driver.arrive("a", 0, 3, in_interaction=True)
-    assert driver.select(1000) == [continuing, cached]
+    continuing, cached = driver.arrive("a", 0, 3, in_interaction=True), driver.arrive("a", 8, 3)
+    assert driver.select(1000) == [cached, continuing]
 
 
 def test_wsc_serves_interactions_in_progress_first() -> None:
@@ -788,12 +788,12 @@ def test_the_barrier_of_a_preempted_request_costs_nothing_again() -> None:
     assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
 
 
-def test_strict_paper_has_no_barriers_and_no_priority_for_interactions() -> None:
+def test_strict_paper_has_no_barriers() -> None:
     driver = Driver(LOCAL_POLICIES["dlpm"](replace(ROOMY, strict_paper=True)))
     large = bar(driver)
     assert driver.policy.balance("b") == CREDIT
     assert large in driver.waiting
-    first, hot = driver.arrive("a", 0, 1, in_interaction=True), driver.arrive("a", 8, 1)
+    first, hot = driver.arrive("a", 0, 1), driver.arrive("a", 8, 1)
     assert driver.select(3) == [hot, first]
 
 

@@ -29,7 +29,7 @@ def waiting(arrival: int, digests: Sequence[int] = ()) -> Request:
 
 
 def key_of(request: Request, matched: int) -> RankKey:
-    return True, -matched, request.arrival
+    return -matched, request.arrival
 
 
 def by_arrival(request: Request) -> int:
