@@ -1,7 +1,7 @@
 """Other orders of DLPM's queue: what they gain and lose in the cells of DLPM Figure 7.
 
     python -m bench.orders
-    python -m bench.orders --gpus 2 --seed 2 --cells "S1, LLM-as-a-Judge" --orders "longest match first"
+    python -m bench.orders --gpus 2 --seed 2 --cells "S1, LLM-as-a-Judge" --orders "in progress first"
 
 All orders are among requests whose clients have credit, so that the bound holds under each of them. A cell is simulated
 in full, with one seed and least delay as the route.
@@ -14,7 +14,6 @@ from dataclasses import replace
 
 from bench.machine import commit
 from local_worker.core.policies import dlpm
-from local_worker.core.policies.deficit_accounts import DeficitAccount
 from local_worker.core.policies.dlpm import Dlpm
 from local_worker.core.policies.prefix_match_queue import RankKey
 from local_worker.core.request import Request
@@ -26,27 +25,22 @@ from simulation.run import Scenario
 CELLS = ("S1, LLM-as-a-Judge", "S2, LLM-as-a-Judge", "S1, Tree of Thoughts", "S2, Tree of Thoughts")
 
 
-def _match(_policy: Dlpm, request: Request, matched: int) -> RankKey:
-    return False, -matched, request.arrival
+FIRST = 1 << 40  # greater than any number of tokens, and than any number of arrivals
 
 
-def _match_then_progress(_policy: Dlpm, request: Request, matched: int) -> tuple[int, ...]:
-    return False, -matched, not request.in_interaction, request.arrival
+def _in_progress_first(_policy: Dlpm, request: Request, matched: int) -> RankKey:
+    return -matched - FIRST * request.in_interaction, request.arrival
 
 
-def _best_match(account: DeficitAccount) -> tuple[int, ...] | None:
-    if account.members is not None:
-        return account.members.best()
-    key = account.queue.first_key() if account.queue is not None else None
-    return None if key is None else (False, *key[1:])
+def _then_in_progress(_policy: Dlpm, request: Request, matched: int) -> RankKey:
+    return -matched, request.arrival - FIRST * request.in_interaction
 
 
 # The part of the policy that is replaced, and by what.
 ORDERS: Mapping[str, tuple[object, str, object]] = {
     "as offered": (dlpm, "MAX_PASSED", dlpm.MAX_PASSED),
-    "longest match first": (Dlpm, "_key", _match),
-    "longest match, then in progress": (Dlpm, "_key", _match_then_progress),
-    "in progress first within the client": (DeficitAccount, "best", _best_match),
+    "in progress first": (Dlpm, "_key", _in_progress_first),
+    "longest match, then in progress": (Dlpm, "_key", _then_in_progress),
     "earliest after 16 admissions": (dlpm, "MAX_PASSED", 16),
     "earliest after 4 admissions": (dlpm, "MAX_PASSED", 4),
 }

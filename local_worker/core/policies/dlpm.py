@@ -39,8 +39,8 @@ MAX_REMATCHED = 16
 class Dlpm:
     """DLPM, where `balance` is the deficit counter q_i, in `balance_range_micro`; it is 0 for a client never charged.
 
-    `strict_paper` leaves out the additions to the paper: barriers, promotion, charges for reserved room, and waiting for
-    a prefix that another request computes.
+    `strict_paper` leaves out the additions to the paper: barriers, promotion, charges for reserved room, and waiting
+    for a prefix that another request computes.
     """
 
     def __init__(self, config: QueuePolicyConfig) -> None:

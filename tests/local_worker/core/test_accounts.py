@@ -111,7 +111,7 @@ def waiting(accounts: DeficitAccounts, path: tuple[str, ...], place: int = 0) ->
     """Return the leaf of `path`, at which a request waits: the one with the least `place` goes first."""
     leaf, request = accounts.open(path), make_request([1], arrival=place)
     leaf.queue = PrefixMatchQueue(None)
-    leaf.queue.add(request, (False, 0, place))
+    leaf.queue.add(request, (0, place))
     for account in leaf.path:
         account.waiting += 1
     leaf.rank()

@@ -72,7 +72,7 @@ def test_the_longest_match_comes_first_and_the_earliest_when_it_was_passed_often
             assert queue.next() is (earliest if promoted else first)
 
 
-class CountedKey(tuple[bool, int, int]):
+class CountedKey(tuple[int, int]):
     """A key that counts how many of its kind somebody holds."""
 
     alive = 0
@@ -89,10 +89,10 @@ def test_keys_that_have_changed_are_let_go_and_the_order_holds() -> None:
     queue, most = PrefixMatchQueue(None), 0
     requests = [waiting(arrival) for arrival in range(3)]
     for request in requests:
-        queue.add(request, CountedKey(True, 0, request.arrival))
+        queue.add(request, CountedKey(0, request.arrival))
     for matched in range(1, 100):
         for request in reversed(requests):
-            queue.move(request, CountedKey(True, -matched * (request.arrival + 1), request.arrival))
+            queue.move(request, CountedKey(-matched * (request.arrival + 1), request.arrival))
             most = max(most, CountedKey.alive)
         assert queue.next() is requests[2], "the longest match"
     assert most == 2 * 3 + SPARE + 1, "two for each request, the spare ones, and the new one"
