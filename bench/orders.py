@@ -1,4 +1,4 @@
-"""Other orders of DLPM's queue: what they gain and lose in the cells of DLPM Figure 7.
+"""Other orders of DLPM's queue, and DLPM without each of two additions: what they gain and lose in DLPM Figure 7.
 
     python -m bench.orders
     python -m bench.orders --gpus 2 --seed 2 --cells "S1, LLM-as-a-Judge" --orders "in progress first"
@@ -16,6 +16,7 @@ from bench.machine import commit
 from local_worker.core.policies import dlpm
 from local_worker.core.policies.dlpm import Dlpm
 from local_worker.core.policies.prefix_match_queue import RankKey
+from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
 from reproduction.beyond_trial import OURS, SYSTEMS
 from reproduction.dlpm_fig7 import CASES, WELL_BEHAVED, point_of
@@ -23,7 +24,6 @@ from reproduction.measures import first_token_times, over
 from simulation.run import Scenario
 
 CELLS = ("S1, LLM-as-a-Judge", "S2, LLM-as-a-Judge", "S1, Tree of Thoughts", "S2, Tree of Thoughts")
-
 
 FIRST = 1 << 40  # greater than any number of tokens, and than any number of arrivals
 
@@ -36,13 +36,15 @@ def _then_in_progress(_policy: Dlpm, request: Request, matched: int) -> RankKey:
     return -matched, request.arrival - FIRST * request.in_interaction
 
 
-# The part of the policy that is replaced, and by what.
+# The part of the policy or of the cache that is replaced, and by what.
 ORDERS: Mapping[str, tuple[object, str, object]] = {
     "as offered": (dlpm, "MAX_PASSED", dlpm.MAX_PASSED),
     "in progress first": (Dlpm, "_key", _in_progress_first),
     "longest match, then in progress": (Dlpm, "_key", _then_in_progress),
     "earliest after 16 admissions": (dlpm, "MAX_PASSED", 16),
     "earliest after 4 admissions": (dlpm, "MAX_PASSED", 4),
+    "no waiting for a prefix": (PrefixCache, "is_underway", lambda *_: False),
+    "what waits is not spared": (PrefixCache, "queued", lambda *_: None),
 }
 
 
