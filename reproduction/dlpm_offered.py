@@ -1,7 +1,6 @@
-"""DLPM Figures 1, 7, 9, 10, 11 and 12 with DLPM and the routes as the project offers them, beside the paper's.
+"""DLPM Figures 1, 9, 10, 11 and 12 with DLPM and the routes as the project offers them, beside the paper's.
 
-Of Figure 7 there are two of the cells with trees, in which an interaction has more than 64 calls; `reproduction.beyond`
-runs all cells.
+`reproduction.beyond` runs Figure 7.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,32 +9,27 @@ from functools import partial
 from statistics import fmean
 
 from cli.report import bars
-from reproduction.dlpm_fig7 import CASES as COLUMNS
-from reproduction.dlpm_fig7 import WELL_BEHAVED
 from reproduction.dlpm_quanta import CASES, CLIENT_QUANTA, FIG11, ONE_BAD, ONE_GPU, OTHERS, WORKER_QUANTA, trees
-from reproduction.dlpm_system import A10G, A100, CLIENT_QUANTUM, WORKER_QUANTUM, Runs, item, system
+from reproduction.dlpm_system import A10G, CLIENT_QUANTUM, WORKER_QUANTUM, Runs, item, system
 from reproduction.dlpm_views import MIX, TREES, half_way_index, worst_response
 from reproduction.item import NOT_MEASURED, Finding, Item, Report
-from reproduction.measures import fairness, first_token_times, mean_wait, over
+from reproduction.measures import fairness, mean_wait
 from reproduction.programs import Programs
 from serving.cost import MICRO
 from simulation.measures import hit_rate, service_rate
 from simulation.run import Scenario, SimulationRun
 from simulation.simulation_job import SimulationJob
 from simulation.spec import ClusterSpec
-from simulation.step_time import Profile
 
 SEEDS = (1,)
 HEADER = ("case", "system", "seed", "service/s", "Jain index", "hit rate", "end s", "gap")
 FRONTIER = "DLPM: throughput comparable to LPM, fairness close to VTC"
 WHAT_IS_OFFERED = (
-    "DLPM and DoubleQ also as the project offers them: an interaction in progress goes first, a request waits while a "
-    "running one computes its prefix, what waits is evicted last, and DoubleQ leaves a long queue. Least delay has "
-    "this DLPM in its workers; on one GPU the route has no effect. By default an interaction counts as in progress for "
-    "its first 64 calls; a tree has 120"
+    "DLPM and DoubleQ also as the project offers them: a request waits while a running one computes its prefix, what "
+    "waits is evicted last, and DoubleQ leaves a long queue. Least delay has this DLPM in its workers; on one GPU the "
+    "route has no effect"
 )
 SCALES = "DLPM comparable to LPM, VTC below"
-MAX_CALLS = 1_000  # more than a tree's 120; by default an interaction counts as in progress for 64 calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +43,6 @@ class Measure:
 
 SERVICE = Measure("service units/s", service_rate, 0)
 INDEX = Measure("Jain's index of service rates", fairness, 3)
-FIRST_TOKEN = Measure(
-    "P99 to the first token of the well-behaved, s", lambda run: over(run, WELL_BEHAVED, first_token_times, 99), 0
-)
 END = Measure("end of all programs, s", lambda run: run.seconds, 0)
 HALF_WAY = Measure("Jain's index of actual service, half-way", half_way_index, 2)
 WAIT = Measure("highest response time of clients 1 and 2, s", lambda run: worst_response(run, ("1", "2")), 0)
@@ -88,28 +79,15 @@ def _alone(client_quantum: int) -> dict[str, ClusterSpec]:
     return {"DLPM as printed": printed, "DLPM": offered(printed), **others}
 
 
-def _routed(gpu: Profile, workers: int, worker_quanta: Mapping[str, int]) -> dict[str, ClusterSpec]:
+def _routed(workers: int, worker_quanta: Mapping[str, int]) -> dict[str, ClusterSpec]:
     """Return the systems of several GPUs; the keys of `worker_quanta` are added to DoubleQ's name."""
-    printed = {name: system("DoubleQ", workers, gpu, worker_quantum=each) for name, each in worker_quanta.items()}
-    ours = offered(system("DoubleQ", workers, gpu))
+    printed = {name: system("DoubleQ", workers, A10G, worker_quantum=each) for name, each in worker_quanta.items()}
+    ours = offered(system("DoubleQ", workers, A10G))
     return {
         **{f"DoubleQ as printed{name}": spec for name, spec in printed.items()},
         **{f"DoubleQ{name}": offered(spec) for name, spec in printed.items()},
         "least delay": replace(ours, route="least-delay"),
-        **{name: system(name, workers, gpu) for name in OTHERS},
-    }
-
-
-def _with_whole_trees(systems: Mapping[str, ClusterSpec]) -> dict[str, ClusterSpec]:
-    """Add the offered systems once more, where every call of a tree but the first belongs to an interaction in
-    progress."""
-    return {
-        **systems,
-        **{
-            f"{name}, max_calls {MAX_CALLS:,}": replace(pool, limits=replace(pool.limits, max_calls=MAX_CALLS))
-            for name, pool in systems.items()
-            if not pool.worker.strict_paper
-        },
+        **{name: system(name, workers, A10G) for name in OTHERS},
     }
 
 
@@ -126,24 +104,14 @@ def _figures() -> dict[int, dict[str, Setting]]:
         MEAN_WAIT: "lowest under DLPM",
         HALF_WAY: "VTC above DLPM",
     }
-    default, cell = {"": WORKER_QUANTUM}, "S2, Tree of Thoughts"
-    shown = {SERVICE: "DoubleQ above the others", FIRST_TOKEN: "not in the paper"}
+    default = {"": WORKER_QUANTUM}
     sweep, grows = {f", Q^w = {each:,}": each for each in WORKER_QUANTA}, "grows with Q^w, settles above all others"
     return {
         1: {f"Q^u = {each:,}": Setting(ONE_BAD, _alone(each), frontier) for each in CLIENT_QUANTA},
         11: {case: Setting(load, _alone(CLIENT_QUANTUM), {SERVICE: SCALES}) for case, load in FIG11.items()},
-        12: {"mix": Setting(MIX, _with_whole_trees(_alone(CLIENT_QUANTUM)), mix)},
-        9: {"trees": Setting(TREES, _with_whole_trees(_routed(A10G, 4, default)), views)},
-        7: {
-            f"{cell}, D = {degree}": Setting(
-                COLUMNS[cell].workload(degree), _with_whole_trees(_routed(A100, degree, default)), shown
-            )
-            for degree in (2, 4)
-        },
-        10: {
-            case: Setting(trees(first), _with_whole_trees(_routed(A10G, 4, sweep)), {SERVICE: grows})
-            for case, first in CASES.items()
-        },
+        12: {"mix": Setting(MIX, _alone(CLIENT_QUANTUM), mix)},
+        9: {"trees": Setting(TREES, _routed(4, default), views)},
+        10: {case: Setting(trees(first), _routed(4, sweep), {SERVICE: grows}) for case, first in CASES.items()},
     }
 
 
