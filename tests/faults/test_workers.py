@@ -51,11 +51,17 @@ def stub(gateway: Process) -> Iterator[Inference]:
         yield stub
 
 
-class Begun:
-    """A call of which a few tokens have come."""
+def undisturbed_output(stub: Inference, prompt: str = "Tell me") -> tuple[str, list[int]]:
+    return output_of(list(stub.Generate(request_for(prompt, LONG), timeout=services.DEADLINE)))
 
-    def __init__(self, stub: Inference, prompt: str = "Tell me") -> None:
-        self.undisturbed = output_of(list(stub.Generate(request_for(prompt, LONG), timeout=services.DEADLINE)))
+
+class Begun:
+    """A call of which a few tokens have come; its output is compared with that of an equal call before it."""
+
+    def __init__(
+        self, stub: Inference, prompt: str = "Tell me", undisturbed: tuple[str, list[int]] | None = None
+    ) -> None:
+        self.undisturbed = undisturbed or undisturbed_output(stub, prompt)
         self._call = stub.Generate(request_for(prompt, LONG), timeout=services.DEADLINE)
         self._begun: list[inference_pb2.GenerateResponse] = list(itertools.islice(self._call, 6))
         self.worker = self._begun[0].accepted.worker
@@ -80,7 +86,9 @@ def service(stack: Stack) -> dict[str, float]:
 
 @each_engine
 def test_killed_in_mid_stream_and_charged_once(stack: Stack, stub: Inference) -> None:
-    call = Begun(stub)
+    undisturbed = undisturbed_output(stub)
+    eventually(lambda: sum(service(stack).values()) >= 2 * LONG, "the first call's service is reported")
+    call = Begun(stub, undisturbed=undisturbed)
     before = service(stack).get(other(call.worker), 0.0)
     stack.workers[call.worker].kill()
     call.assert_undisturbed()
