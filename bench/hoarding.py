@@ -43,7 +43,7 @@ def prompt() -> str:
 
 
 async def use(client: Client) -> None:
-    """Generate all requested tokens."""
+    """Make one call, which generates as many tokens as it may."""
     await client.generate(prompt(), max_tokens=OUTPUT_TOKENS, ignore_eos=True)
 
 

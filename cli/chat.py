@@ -14,7 +14,7 @@ Messages = list[tuple[str, str]]
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register the command."""
+    """Add this command and its options to the commands of `fairlead`."""
     parser = commands.add_parser(
         "chat", help="chat with the model; Ctrl-C stops an answer, Ctrl-D ends the conversation"
     )

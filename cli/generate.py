@@ -16,7 +16,7 @@ STDIN = "-"
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register the command."""
+    """Add this command and its options to the commands of `fairlead`."""
     parser = commands.add_parser("generate", help="send one prompt and print the answer")
     parser.add_argument(
         "prompt",

@@ -16,7 +16,7 @@ PLACED = {
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register the command."""
+    """Add this command and its options to the commands of `fairlead`."""
     parser = commands.add_parser("status", help="show workers, their load and each user's service")
     admin.add_options(parser)
     parser.add_argument(

@@ -79,7 +79,7 @@ class ShareLedger:
             account.waiting -= 1
 
     def preempted(self, request: Request) -> None:
-        """Record that `request` waits again."""
+        """Record that `request` left the batch and waits for its turn again."""
         for account in self._of[request]:
             account.waiting += 1
 
