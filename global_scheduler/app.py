@@ -39,7 +39,7 @@ def make_service(config: SchedulerConfig, stall_timeout: float = STALL_TIMEOUT) 
 
 
 def make_server(config: SchedulerConfig, scheduler: SchedulerService) -> Server:
-    """The server with its services, not started."""
+    """Return the server with its services; it is not started."""
     mutual_tls = config.mutual_tls
     server = Server(
         config.listen,
@@ -55,7 +55,7 @@ def make_server(config: SchedulerConfig, scheduler: SchedulerService) -> Server:
 
 
 async def serve(config: SchedulerConfig, scheduler: SchedulerService, stop: asyncio.Event) -> None:
-    """Serve until `stop`."""
+    """Serve until `stop` is set, then give up the lead and end the streams."""
     metrics = Metrics(SCHEDULER, config.metrics, os.environ, scheduler.instance)
     server = make_server(config, scheduler)
     await metrics.start()
@@ -79,7 +79,7 @@ async def serve(config: SchedulerConfig, scheduler: SchedulerService, stop: asyn
 
 
 def prepare(argv: Sequence[str]) -> Serving:
-    """The scheduler as configured; raises ConfigError."""
+    """Return what serves the scheduler that `argv` configures; raise ConfigError."""
     config = load(SchedulerConfig, ServiceName.SCHEDULER, argv, os.environ, prog="python -m global_scheduler")
     scheduler = make_service(config)
     configure_logging(config.log_level)
@@ -87,5 +87,5 @@ def prepare(argv: Sequence[str]) -> Serving:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Entry point; returns the exit status."""
+    """Run the process until it is told to stop, and return its exit status."""
     return run(lambda: prepare(argv))

@@ -50,7 +50,7 @@ class LeaderLease:
         self._release = self._redis.register_script(RELEASE)
         self._reachable = True
 
-    def heard(self, epoch: int) -> None:
+    def observe_epoch(self, epoch: int) -> None:
         """See Leadership."""
         self._known = max(self._known, epoch)
 
@@ -80,7 +80,7 @@ class LeaderLease:
         if not self._reachable:
             log.warning("Redis is back")
         self._reachable = True
-        self.heard(epoch)
+        self.observe_epoch(epoch)
         self.epoch = epoch if held else STANDBY
 
     async def _end(self) -> None:

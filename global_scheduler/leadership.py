@@ -22,7 +22,7 @@ class Leadership(Protocol):
 
     epoch: int
 
-    def heard(self, epoch: int) -> None:
+    def observe_epoch(self, epoch: int) -> None:
         """Record an epoch that a gateway or another scheduler has seen."""
 
     async def run(self, changed: Callable[[], None]) -> None:
@@ -35,7 +35,7 @@ class SoleLeadership:
     def __init__(self) -> None:
         self.epoch = 1
 
-    def heard(self, epoch: int) -> None:
+    def observe_epoch(self, epoch: int) -> None:
         """See Leadership."""
         self.epoch = max(self.epoch, epoch)
 

@@ -15,7 +15,7 @@ SHARED = ("block_tokens", "kv_tokens", "max_running")  # of a worker, whichever 
 
 
 def request_from(message: scheduler_pb2.DispatchRequest) -> RouteRequest:
-    """One attempt to place a request."""
+    """Return the attempt to place a request that a message describes; raise InvalidRequest."""
     if not message.request_id:
         raise InvalidRequest("must not be empty", "requests.request_id")
     return RouteRequest(
@@ -32,7 +32,10 @@ def request_from(message: scheduler_pb2.DispatchRequest) -> RouteRequest:
 
 
 def accepted_from(message: scheduler_pb2.AcceptedRequest, identity: WorkerIdentity) -> RouteRequest:
-    """A request that the worker `identity` has, wherever it was placed. Its blocks come as the worker's news."""
+    """Return a request that the worker `identity` has, wherever it was placed; raise InvalidRequest.
+
+    Its blocks are reported by the worker's cache events.
+    """
     served = list(identity.revisions)
     if message.model and message.model not in served:
         raise InvalidRequest(f"unknown model {message.model!r}; {identity.worker} serves {listed(served)}", "model")

@@ -30,7 +30,7 @@ from global_scheduler.messages import (
 
 log = logging.getLogger(__name__)
 # Time alone changes overload, and makes members stale: both are looked at in this period. While a pool is overloaded,
-# gateways are told each time, because they forget an overload of which they hear nothing.
+# gateways are told each time, because they forget an overload that is not confirmed.
 WATCH_SECONDS = 0.25
 GATHER_SECONDS = 0.02  # members that attach or leave within this time are reported together
 # Time after the end of a Dispatch stream by which its submissions have reached a worker, or never will.
@@ -44,7 +44,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
     """The gRPC service fairlead.v1.Scheduler; the only place in the scheduler that reads clocks.
 
     Workers attach to every scheduler, gateways watch every one and ask the one that leads: a standby knows all that the
-    leader knows, but for what no worker has heard of yet.
+    leader knows, but for what has reached no worker yet.
     """
 
     def __init__(self, dispatcher: Dispatcher, leadership: Leadership, cost: str) -> None:
@@ -137,7 +137,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         self, request: scheduler_pb2.WatchRequest, context: Any
     ) -> AsyncIterator[scheduler_pb2.ClusterState]:
         """Send the cluster at once, and then what changes, or the whole of it to older gateways."""
-        self._leadership.heard(request.epoch)
+        self._leadership.observe_epoch(request.epoch)
         self._publish()
         sent, published = self._snapshot, self._published
         yield sent.whole()

@@ -74,7 +74,9 @@ class LeaseLink:
     def join(self) -> None:
         """Begin to use leases, and talk with the ledger until the run is over."""
         now = self._clock.now
-        assert not self._exchange.heard(self._shared.ledger.beat(self.name, now), now), "calls before the first"
+        assert not self._exchange.heartbeat_answered(self._shared.ledger.beat(self.name, now), now), (
+            "calls before the first"
+        )
         self._exchange.settle(now)
         self._run()
 
@@ -108,7 +110,7 @@ class LeaseLink:
         if self._busy:
             return
         if now >= self._beat_at:
-            self._call(lambda: self._shared.ledger.beat(self.name, self._clock.now), self._heard)
+            self._call(lambda: self._shared.ledger.beat(self.name, self._clock.now), self._heartbeat_answered)
         elif requests := self._exchange.begin(now):
             self._call(partial(self._ask, requests), partial(self._answered, requests, now))
 
@@ -152,10 +154,10 @@ class LeaseLink:
         self._exchange.try_again(key)
         self._talk()
 
-    def _heard(self, gateways: int) -> None:
+    def _heartbeat_answered(self, gateways: int) -> None:
         # Counted from the answer: where a round trip takes as long as the time between beats, requests have their turn.
         self._beat_at = self._clock.now + self._shared.beat_seconds
-        reports = self._exchange.heard(gateways, self._clock.now)
+        reports = self._exchange.heartbeat_answered(gateways, self._clock.now)
         if reports:
             self._call(partial(self._ask, reports), lambda replies: self._settle())
         else:

@@ -1,6 +1,6 @@
 """Envoy's rate limit service: the throttler's decision about each descriptor of a call.
 
-The end of a call is not heard here, so each admitted call counts as ended with the answer. Only what it used of limits
+The end of a call is not told here, so each admitted call counts as ended with the answer. Only what it used of limits
 in tokens is told later, by another request at the end of its stream.
 """
 

@@ -128,7 +128,7 @@ class RedisStore:
         if self._epoch not in (None, epoch):
             self._degrade("Redis has lost its data")
         self._epoch = epoch
-        reports = self._exchange.heard(gateways, time.monotonic())
+        reports = self._exchange.heartbeat_answered(gateways, time.monotonic())
         for start in range(0, len(reports), REPORTS):
             await self._send(reports[start : start + REPORTS])
         if self._exchange.settle(time.monotonic()):

@@ -76,7 +76,7 @@ class ServiceHistory:
             if sample.is_backlogged:
                 leasts[sample.siblings] = min(leasts.get(sample.siblings, course.position), course.position)
         for group, busy in groups.items():
-            # While nobody is backlogged, nobody falls behind: clients that begin to wait later begin together.
+            # While no client is backlogged, none falls behind: clients that begin to wait later begin together.
             self._floors[group] = max(self._floor(group), leasts.get(group, max(busy.values())))
         least = next(iter(leasts.values())) if len(leasts) == 1 else None
         ahead = {

@@ -60,7 +60,7 @@ class Exchange:
         self._stream = EventStream(request, self._headers)
 
     async def run(self) -> None:
-        """Until the answer is written, or the caller is gone."""
+        """Make the calls and write the answer; return when it is written, or the caller is gone."""
         error: FairleadError | None = None
         self._request.connection.lost.add_done_callback(self._gone)
         try:

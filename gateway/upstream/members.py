@@ -55,15 +55,15 @@ class Members:
             self._overloaded, has_changed = report.overloaded, True
         return has_changed
 
-    def hear(self, standby: WatchedCluster) -> bool:
+    def inherit(self, standby: WatchedCluster) -> bool:
         """Inherit the workers that a standby reports and the leader does not; return whether this changes anything.
 
         One that was started anew replaces what is known under its name.
         """
-        heard = {name: member for name, member in standby.members.items() if name not in self._told}
-        if all(self._inherited.get(name) is member for name, member in heard.items()):
+        known = {name: member for name, member in standby.members.items() if name not in self._told}
+        if all(self._inherited.get(name) is member for name, member in known.items()):
             return False
-        self._inherited |= heard
+        self._inherited |= known
         self._pool()
         return True
 

@@ -120,7 +120,7 @@ class SchedulerLinks:
         if self._followed.leader is not None and self._reattach_timer is None:
             return False
         standbys = [report for report in self._reports.values() if report is not None and report.epoch == 0]
-        changes = [self._members.hear(standby) for standby in standbys]
+        changes = [self._members.inherit(standby) for standby in standbys]
         return any(changes)
 
     def _log_conflict(self, other: SchedulerLink) -> None:

@@ -112,7 +112,7 @@ class BacklogTable:
                 self._left(name, client, slot)
 
     def _left(self, name: str, client: RoutedClient, slot: int) -> None:
-        """Forget what nobody needs when the client has nothing at `slot` any more."""
+        """Record that the client has nothing at `slot` any more, and forget its tenant if that has nothing anywhere."""
         client.workers &= ~(1 << slot)
         if not client.workers:
             self._clients.rest(name)

@@ -91,7 +91,7 @@ class ClientServiceTable:
         self._clients.rest(client)
 
     def latest(self, most: int) -> dict[str, ClientTotals]:
-        """Clients that have requests, then those that had some most recently: with at most `most` services in all."""
+        """Return clients that have requests, then those that had some most recently, with at most `most` services."""
         found: dict[str, ClientTotals] = {}
         for client in chain(self._busy, self._clients.latest_idle()):
             standing = self._clients[client]

@@ -144,7 +144,7 @@ class AdapterBackend:
 
     @property
     def stepping_since(self) -> float | None:
-        """The time at which the engine was last heard of, while it has requests of ours."""
+        """The time at which the engine last sent something, while it has requests of ours."""
         return self._heard_at if self._binding.running else None
 
     def _check_scope(self, cache_scope: str) -> None:

@@ -22,7 +22,7 @@ class KvFollower:
     """A subscriber to `endpoint`, which asks `replay_endpoint`, if there is one, for batches that it has missed.
 
     A subscription begins after the engine has begun to publish, and what is lost at the end of a burst shows only at
-    the next one. So it asks at the beginning, and when nothing was heard for QUIET_SECONDS, too. Without a replay it
+    the next one. So it asks at the beginning, and when nothing has come for QUIET_SECONDS, too. Without a replay it
     forgets all blocks after a gap. So a block that it knows is cached, unless it was just evicted.
     """
 

@@ -68,11 +68,11 @@ def test_what_only_a_standby_knows_is_a_member_until_the_leader_had_its_time() -
     members.update(state(member("a", draining=True), member("b")))
     members.follow()
     standby = state(member("a"), member("c"))
-    assert members.hear(standby)
-    assert not members.hear(standby), "nothing new"
+    assert members.inherit(standby)
+    assert not members.inherit(standby), "nothing new"
     assert [known.worker for known in members.serving("m")] == ["a", "b", "c"], "a was started anew"
     members.update(state(member("a", draining=True)))
-    assert not members.hear(standby), "of a, what the leader says"
+    assert not members.inherit(standby), "of a, what the leader says"
     assert [known.worker for known in members.inherited_serving("m")] == ["b", "c"]
     members.disinherit(alive("b"))
     assert names(members) == ["a", "b"]
@@ -119,7 +119,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(workers=WORKERS)
     def standby(self, workers: frozenset[str]) -> None:
-        self.members.hear(state(*map(member, sorted(workers))))
+        self.members.inherit(state(*map(member, sorted(workers))))
         self.model.history.append(("standby", workers))
 
     @rule(workers=WORKERS)

@@ -28,7 +28,7 @@ class Gateway:
         self.asked_at = 0.0
 
     def join(self, now: float) -> None:
-        assert self.exchange.heard(2, now) == []
+        assert self.exchange.heartbeat_answered(2, now) == []
         assert self.exchange.settle(now)
 
     def end(self, recalled: bool, now: float) -> None:
@@ -121,10 +121,10 @@ def test_arrivals_without_the_ledger_are_reported_before_leases_are_used_again()
     gateway.exchange.degrade()
     for _ in range(8):
         gateway.window.arrived(ACCOUNTS[1], 1.0)
-    assert [(r.account, r.used, r.more) for r in gateway.exchange.heard(3, 2.0)] == [(ACCOUNTS[1], 8, 0)]
+    assert [(r.account, r.used, r.more) for r in gateway.exchange.heartbeat_answered(3, 2.0)] == [(ACCOUNTS[1], 8, 0)]
     assert gateway.exchange.gateways == 3
     assert not gateway.exchange.settle(2.0)
-    assert gateway.exchange.heard(3, 3.0) == []
+    assert gateway.exchange.heartbeat_answered(3, 3.0) == []
     assert not gateway.exchange.settle(2.0 + SETTLE - 0.1)
     assert gateway.exchange.settle(2.0 + SETTLE)
     assert not gateway.exchange.degraded
@@ -135,7 +135,7 @@ def test_a_gateway_that_has_counted_nothing_waits_only_where_it_had_leases() -> 
     gateway = Gateway()
     gateway.join(0.0)
     gateway.exchange.degrade()
-    assert gateway.exchange.heard(2, 1.0) == []
+    assert gateway.exchange.heartbeat_answered(2, 1.0) == []
     assert not gateway.exchange.settle(1.0)
     gateway.exchange.degrade()
     assert not gateway.exchange.settle(100.0)
@@ -144,7 +144,7 @@ def test_a_gateway_that_has_counted_nothing_waits_only_where_it_had_leases() -> 
 def test_a_new_gateway_that_has_counted_calls_waits() -> None:
     gateway = Gateway()
     gateway.window.arrived(ACCOUNTS[0], 0.0)
-    gateway.exchange.heard(2, 1.0)
+    gateway.exchange.heartbeat_answered(2, 1.0)
     assert not gateway.exchange.settle(1.0)
     assert gateway.exchange.settle(1.0 + SETTLE)
 

@@ -95,7 +95,7 @@ class LeaseExchange:
             return False
         return self._leases.recalled(account, self._window.used(account.key, now), now)
 
-    def heard(self, gateways: int, now: float) -> list[LeaseRequest]:
+    def heartbeat_answered(self, gateways: int, now: float) -> list[LeaseRequest]:
         """Apply the reply to a heartbeat: the number of gateways.
 
         Return what must be reported before leases are used again; then call `settle`.
@@ -127,7 +127,7 @@ class LeaseExchange:
         asked = {key for key, waits in self._asked.items() if waits}
         assert not asked & self._held.keys(), f"{asked} asked, {self._held} held"
         assert not self._wanted.keys() & (asked | self._held.keys()), f"{self._wanted} wanted and under way"
-        assert self._was_held <= self._wanted.keys() | asked, f"{self._was_held} held before, and nobody waits"
+        assert self._was_held <= self._wanted.keys() | asked, f"{self._was_held} held before, and no call waits"
         assert not (self._leases.degraded and (self._wanted or self._asked or self._held)), "wanted while degraded"
 
     def _request(self, account: QuotaAccount, more: int, now: float) -> LeaseRequest:

@@ -1,5 +1,5 @@
 {{/* What every pod has: (list $ "gateway" $selector "pod-template-hash"). Over zones and nodes as far as there are several;
-     a cluster of one node still gets all. Links would set FAIRLEAD_* variables that nobody reads. */}}
+     a cluster of one node still gets all. Links would set FAIRLEAD_* variables that no service reads. */}}
 {{- define "fairlead.pod" -}}
 {{- $root := index . 0 -}}
 serviceAccountName: {{ $root.Release.Name }}-{{ index . 1 }}

@@ -16,7 +16,7 @@ priorityClassName: {{ . }}
 terminationGracePeriodSeconds: 10
 {{- else }}
 # The drain for running requests + 1 s for streams to close + 9 s for the step under way and exit. No preStop: nothing
-# reaches a worker through a Service, and gateways hear of the drain from the scheduler.
+# reaches a worker through a Service, and the scheduler tells gateways of the drain.
 terminationGracePeriodSeconds: {{ add 10 (include "fairlead.pool.drain" (list $root .)) }}
 {{- end }}
 {{- if not $isGroup }}

@@ -47,7 +47,7 @@ export class Clients {
       setPart(child, "--part", part.toFixed(3));
     });
     const named = served.slice(0, SHARES).map((name) => `${name} ${percent(this.clients[name].now)}`);
-    const text = `Shares of the service now: ${named.join(", ") || "nobody is served"}`;
+    const text = `Shares of the service now: ${named.join(", ") || "no client is served"}`;
     if (this.shares.getAttribute("aria-label") !== text) {
       this.shares.setAttribute("aria-label", text);
     }

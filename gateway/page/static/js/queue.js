@@ -24,7 +24,7 @@ export class Queue {
     const each = Math.ceil(most / cells);
     const waiting = Object.values(queues).reduce((sum, queue) => sum + total(queue), 0);
     const scale = each > 1 ? `A cell is ${each} requests of one client, rounded up.` : "A cell is a request.";
-    setText(this.text, waiting > 0 ? `${counted(waiting, "request")} wait${waiting === 1 ? "s" : ""}. ${scale}` : "Nobody waits.");
+    setText(this.text, waiting > 0 ? `${counted(waiting, "request")} wait${waiting === 1 ? "s" : ""}. ${scale}` : "No request waits.");
     for (const [name, row] of this.rows) {
       if (!(name in queues)) {
         row.label.remove();
