@@ -49,7 +49,7 @@ def test_a_drain_lets_streams_end(stack: Stack) -> None:
         while part := stream.recv(65536):
             parts.append(part)
     assert b"".join(parts).endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
-    assert gateway.terminate() == 0
+    assert gateway.wait() == 0
 
 
 def test_a_stream_that_waits_is_kept_alive(stack: Stack) -> None:

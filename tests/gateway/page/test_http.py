@@ -138,7 +138,7 @@ def test_the_end_of_the_gateway_does_not_wait_for_viewers(shared_stack: Stack) -
     gateway.begin_terminate()
     for _ in states:  # until the stream ends
         pass
-    assert gateway.terminate() == 0
+    assert gateway.wait() == 0
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:8080", "page.example:8080"])
