@@ -131,10 +131,17 @@ async def test_a_burst_at_four_gateways_under_overload(stack: Stack, tmp_path: P
     redis.kill()
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Write a file of which nobody reads a part: `write_text` empties it first, and a gateway may look just then."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.replace(path)
+
+
 def keys_file(path: Path) -> Callable[..., None]:
     def write(*names: str) -> None:
         digests = [hashlib.sha256(name.encode()).hexdigest() for name in names]
-        path.write_text("keys:\n" + "".join(f"  - {{hash: {digest}, tenant: t}}\n" for digest in digests))
+        write_whole(path, "keys:\n" + "".join(f"  - {{hash: {digest}, tenant: t}}\n" for digest in digests))
 
     return write
 
@@ -144,7 +151,7 @@ def test_keys_and_profiles_are_read_again(stack: Stack, tmp_path: Path) -> None:
     keys, profiles = tmp_path / "keys.yaml", tmp_path / "profiles.yaml"
     write_keys = keys_file(keys)
     write_keys("old")
-    profiles.write_text("limits: {user_per_minute: 1000}")
+    write_whole(profiles, "limits: {user_per_minute: 1000}")
     gateway = stack.start("gateway", scheduler=stack.scheduler.address, keys=keys, profiles=profiles, throttle="rpm")
     eventually(lambda: gateway.logged("ready"), "a worker is known")
     assert attempt(gateway, key="old") is None
@@ -153,14 +160,14 @@ def test_keys_and_profiles_are_read_again(stack: Stack, tmp_path: Path) -> None:
     eventually(lambda: gateway.logged("configuration reloaded"), "the file is read again")
     assert attempt(gateway, key="new") is None
     assert isinstance(attempt(gateway, key="old"), Unauthenticated)
-    profiles.write_text("limits:\n  user_per_minute: none")
+    write_whole(profiles, "limits:\n  user_per_minute: none")
     [line] = eventually(lambda: gateway.logged("configuration not reloaded: it is wrong"), "it is refused")
     assert "profiles.yaml:2: limits.user_per_minute" in line["error"]
     assert attempt(gateway, key="new") is None, "what was there before still holds"
-    profiles.write_text("tiers:\n  gold: 2026-13-45")
+    write_whole(profiles, "tiers:\n  gold: 2026-13-45")
     refusals = "configuration not reloaded: it is wrong"
     eventually(lambda: len(gateway.logged(refusals)) == 2, "a value that is none ends no gateway")
-    profiles.write_text("limits: {user_per_minute: 1}")
+    write_whole(profiles, "limits: {user_per_minute: 1}")
     eventually(lambda: len(gateway.logged("configuration reloaded")) == 2, "the limit is lowered")
     refused = [error for error in (attempt(gateway, key="new") for _ in range(3)) if error]
     assert refused, "at most one a minute, and a minute may turn once"
