@@ -50,7 +50,7 @@ def test_each_models_calls_are_served_and_outlive_the_worker_that_serves_both(st
         ], status.stderr
 
         # Together: a call of the base, and calls of the adapter at both workers.
-        lost = stub.Generate(request_for("base"), timeout=60)
+        lost = stub.Generate(request_for("base", max_tokens=4000), timeout=60)  # runs longer than the others need
         assert next(lost).accepted.worker == "both"
         calls = [stub.Generate(request_for("adapter"), timeout=60) for _ in range(4)]
         begun = [list(itertools.islice(call, 3)) for call in calls]

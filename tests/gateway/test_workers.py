@@ -195,8 +195,8 @@ async def test_prompts_that_are_tokenized_count_as_load(workers: WorkerLinks, wo
     assert workers.load(member) == 0
 
 
-async def test_a_worker_that_does_not_answer_is_not_waited_for(worker: ScriptedWorker) -> None:
-    frozen, workers = ScriptedWorker(), WorkerLinks(SECRET, encode_seconds=1.0)
+async def test_a_worker_that_does_not_answer_is_not_waited_for(workers: WorkerLinks, worker: ScriptedWorker) -> None:
+    frozen, impatient = ScriptedWorker(), WorkerLinks(SECRET, encode_seconds=1.0)
     frozen.is_frozen = True
     await frozen.server.start()
     members = [scheduler_pb2.Member(worker=name, address=frozen.address) for name in "ab"]
@@ -204,10 +204,10 @@ async def test_a_worker_that_does_not_answer_is_not_waited_for(worker: ScriptedW
     alive = scheduler_pb2.Member(worker="c", address=worker.address)
     assert (await workers.encode([members[0], alive], request, None)).token_ids == b"1234"
     with pytest.raises(Unavailable, match="within 1 s"):
-        await workers.encode(members, request, None)
+        await impatient.encode(members, request, None)
     with pytest.raises(DeadlineExceeded):
-        await workers.encode(members, request, asyncio.get_running_loop().time() + 0.1)
-    await workers.close()
+        await impatient.encode(members, request, asyncio.get_running_loop().time() + 0.1)
+    await impatient.close()
     await frozen.server.stop(0)
 
 
@@ -225,7 +225,7 @@ async def test_links_to_former_members_are_closed_when_idle(workers: WorkerLinks
 
 
 async def test_a_former_member_is_lost_when_it_falls_silent(worker: ScriptedWorker) -> None:
-    workers = WorkerLinks(SECRET, silent_seconds=0.3)
+    workers = WorkerLinks(SECRET, silent_seconds=2.0)
     attempt = submit(workers, worker, "r")
     await worker.commands.get()
     workers.keep([])
