@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from multiprocessing import Pool
 
 from bench.machine import commit, processor
-from bench.scaling.crowd import Conversations
+from bench.scaling.conversations import Conversations
 from reproduction.dlpm_fig7 import CASES
 from reproduction.dlpm_system import A100, SCHEDULERS, system
 from reproduction.fairserve_workload import APPS, SYSTEMS, User, Users

@@ -14,7 +14,7 @@ import grpc
 from cli.progress import Progress
 from cli.service_process import ServiceProcess, StackError
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
-from gateway.page.session import page_key
+from gateway.page.access import page_key
 from serving.rpc.channel import open_sync_channel, secret_metadata
 
 STOP_SECONDS = 10.0

@@ -23,7 +23,7 @@ from bench.page.browser import Browser, executable
 from bench.page.fleet import SimulatedWorker
 from bench.page.viewers import log_in, viewers
 from cli.service_process import ServiceProcess
-from gateway.page.session import page_key
+from gateway.page.access import page_key
 
 SETTLE_SECONDS = 5.0
 START_SECONDS = 60.0

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from gateway.page.session import page_key
+from gateway.page.access import page_key
 
 
 class Viewer:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from bench.scaling.crowd import Conversations
+from bench.scaling.conversations import Conversations
 from bench.scaling.flood import Flood
 from bench.scaling.gaps import USERS, small_pool
 from bench.scaling.measure import POOL, measure

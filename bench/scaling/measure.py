@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from bench.scaling.crowd import Conversations
+from bench.scaling.conversations import Conversations
 from bench.scaling.flood import Flood
 from bench.scaling.tally import Tally
 from global_scheduler.core.dispatcher import Dispatcher

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from bench.scaling.crowd import Conversations
+from bench.scaling.conversations import Conversations
 from bench.scaling.measure import POOL, measure
 from bench.scaling.tally import Tally
 

@@ -54,12 +54,12 @@ class Row:
         """Measure the three parts and return the row's text."""
         scheduler, _ = _bytes(lambda: schedule(self.users), self.users)
         throttle, _ = _bytes(lambda: throttled(self.users), self.users)
-        worker, crowded = _bytes(lambda: crowd(self.users), self.users)
-        short, long = (crowded.service[name] / MICRO for name in STAYING)
-        bound = (crowded.batcher.policy.bound_micro or 0) / MICRO
+        worker, watched = _bytes(lambda: pass_by(self.users), self.users)
+        short, long = (watched.service[name] / MICRO for name in STAYING)
+        bound = (watched.batcher.policy.bound_micro or 0) / MICRO
         return (
             f"| {self.users:,} | {scheduler} | {worker} | {throttle} | 1 : {long / short:.3f} | "
-            f"{crowded.gap / MICRO:,.0f} | {bound:,.0f} |"
+            f"{watched.gap / MICRO:,.0f} | {bound:,.0f} |"
         )
 
 
@@ -89,7 +89,7 @@ def throttled(users: int) -> object:
     return throttle
 
 
-class Crowd:
+class WatchedWorker:
     """One worker with the two permanent users: `service` is what they received (micro-units), `gap` their largest
     difference."""
 
@@ -141,15 +141,15 @@ class Crowd:
         self._least, self._most = min(self._least, lead), max(self._most, lead)
 
 
-def crowd(users: int) -> Crowd:
+def pass_by(users: int) -> WatchedWorker:
     """Run a few one-call users per step, and 500 more steps after the last of them."""
-    crowded = Crowd()
+    watched = WatchedWorker()
     for number in _spread(users):
         if number is not None:
-            crowded.submit(f"user {number}", PROMPT, 1)
+            watched.submit(f"user {number}", PROMPT, 1)
         else:
-            crowded.step()
-    return crowded
+            watched.step()
+    return watched
 
 
 def _spread(users: int) -> Iterator[int | None]:

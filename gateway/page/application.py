@@ -1,4 +1,4 @@
-"""The operators' page over HTTP: its files, its sessions, its events, and the calls that are tried on it."""
+"""The operators' page over HTTP: its files, its access, its events, and the calls that are tried on it."""
 
 import logging
 import time
@@ -13,11 +13,11 @@ from gateway.http.asgi import Headers, Receive, Scope, Send
 from gateway.http.event_stream import HEADERS as STREAM_HEADERS
 from gateway.http.request import JSON, HttpRequest
 from gateway.http.server import Application
+from gateway.page.access import PageAccess
 from gateway.page.calls import calls_named, calls_of
 from gateway.page.collector import Collector, TooManyViewers, Viewer
 from gateway.page.controls import NoControls, press
 from gateway.page.files import PageFile, page_files
-from gateway.page.session import Sessions
 from serving.rpc.message_body_limiter import MessageBodyLimiter
 from serving.telemetry.traces import Traces
 
@@ -42,13 +42,13 @@ Endpoint = Callable[[HttpRequest], Awaitable[None]]
 class PageApplication:
     """Answers every request of the operators' page; an ASGI application.
 
-    The files need no session, everything else does. Calls that are tried are answered by `api`, the gateway's public
-    HTTP application, with the credentials that the viewer enters: a session is no API key.
+    The files are open to all; all else is open to viewers who have logged in. Calls that are tried are answered by
+    `api`, the gateway's public HTTP application, with the credentials that the viewer enters: a login is no API key.
     """
 
     def __init__(
         self,
-        sessions: Sessions,
+        access: PageAccess,
         collector: Collector,
         traces: Traces,
         api: Application,
@@ -56,7 +56,7 @@ class PageApplication:
         controls: str,
     ) -> None:
         self._files: Mapping[str, PageFile] = page_files()
-        self._sessions = sessions
+        self._access = access
         self._collector = collector
         self._traces = traces
         self._api = api
@@ -92,8 +92,8 @@ class PageApplication:
             await _refuse(request, 403, "the request comes from another page")
         elif (method, path) == ("POST", "/login"):
             await self._log_in(request)
-        elif (method, path) == ("GET", "/session"):
-            await self._tell_session(request)
+        elif (method, path) == ("GET", "/access"):
+            await self._tell_access(request)
         elif (method, path) != ("POST", TRIED) and (method, path) not in self._endpoints:
             await _refuse(request, 404, "there is no such page")
         elif not self._is_open(request):
@@ -104,7 +104,7 @@ class PageApplication:
             await self._endpoints[method, path](request)
 
     def _is_open(self, request: HttpRequest) -> bool:
-        return self._sessions.is_valid(request.headers.get("cookie", ""), time.time())
+        return self._access.is_valid(request.headers.get("cookie", ""), time.time())
 
     async def _send_file(self, request: HttpRequest, file: PageFile) -> None:
         headers = [*SECURITY, (b"etag", file.etag.encode()), (b"cache-control", b"no-cache")]
@@ -115,16 +115,16 @@ class PageApplication:
 
     async def _log_in(self, request: HttpRequest) -> None:
         key = (await request.body(self._bodies)).decode(errors="replace")
-        if self._sessions.opens(key):
-            await _respond(request, 204, b"", [(b"set-cookie", self._sessions.cookie(time.time()).encode())])
+        if self._access.opens(key):
+            await _respond(request, 204, b"", [(b"set-cookie", self._access.cookie(time.time()).encode())])
         else:
             log.warning("the page was refused: wrong key")
             await _refuse(request, 401, "this is neither the admin secret nor the key of the page")
 
     async def _log_out(self, request: HttpRequest) -> None:
-        await _respond(request, 204, b"", [(b"set-cookie", self._sessions.ended().encode())])
+        await _respond(request, 204, b"", [(b"set-cookie", self._access.ended().encode())])
 
-    async def _tell_session(self, request: HttpRequest) -> None:
+    async def _tell_access(self, request: HttpRequest) -> None:
         await _respond_json(request, {"open": self._is_open(request)})
 
     async def _events(self, request: HttpRequest) -> None:

@@ -8,10 +8,10 @@ from gateway.core.merge_patch import Document
 from gateway.core.service_history import ServiceHistory
 from gateway.http.server import Application, HttpServer
 from gateway.page import snapshot
+from gateway.page.access import PageAccess
 from gateway.page.admin_channels import AdminChannels, NoLeader
 from gateway.page.application import PageApplication
 from gateway.page.collector import Collector
-from gateway.page.session import Sessions
 from gateway.upstream.members import Members
 from serving.rpc.message_body_limiter import MessageBodyLimiter
 from serving.rpc.tls import Certificate
@@ -98,7 +98,7 @@ class Page:
         self._view = view
         self._collector = Collector(view.look, view.past)
         application = PageApplication(
-            Sessions(secret, is_secure=certificate is not None),
+            PageAccess(secret, is_secure=certificate is not None),
             self._collector,
             traces,
             api,

@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
-from bench.scaling.crowd import Conversations
+from bench.scaling.conversations import Conversations
 from bench.scaling.divided import KINDS
 from bench.scaling.flood import Flood
 from bench.scaling.gaps import USERS, small_pool
 from bench.scaling.measure import POOL, Figures, measure
 from bench.scaling.tally import PoolGap, Tally
-from bench.scaling.users import STAYING, crowd
+from bench.scaling.users import STAYING, pass_by
 from global_scheduler.core.dispatcher import Dispatcher
 from serving.cost import MICRO
 from simulation.call import SimulatedCall
@@ -89,8 +89,8 @@ def flood_gap(policy: str, make: Callable[[ClusterSpec], Dispatcher]) -> int:
 
 
 def test_passers_by_take_nothing_from_the_balance_of_two_who_stay() -> None:
-    crowded = crowd(300)
-    crowded.batcher.check_invariants()
-    assert crowded.batcher.policy.bound_micro is not None
-    assert 0 < crowded.gap <= crowded.batcher.policy.bound_micro
-    assert min(crowded.service[name] for name in STAYING) > 0
+    watched = pass_by(300)
+    watched.batcher.check_invariants()
+    assert watched.batcher.policy.bound_micro is not None
+    assert 0 < watched.gap <= watched.batcher.policy.bound_micro
+    assert min(watched.service[name] for name in STAYING) > 0

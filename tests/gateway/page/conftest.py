@@ -50,7 +50,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture
 def browser(chromium: Browser) -> Browser:
-    """The browser as a desktop's, with nothing noted yet and no session."""
+    """The browser as a desktop's, with nothing noted yet and no login."""
     chromium.open("about:blank#new")
     chromium.command("Network.clearBrowserCookies")
     chromium.resize(1280, 900)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench.page.browser import Browser
-from gateway.page.session import page_key
+from gateway.page.access import page_key
 from tests.gateway.page.axe import violations
 from tests.gateway.page.users import asking
 from tests.services import SECRET, Process, Stack

@@ -1,4 +1,4 @@
-"""The page over HTTP: what needs a session, what is refused, and what the events say."""
+"""The page over HTTP: what needs a login, what is refused, and what the events say."""
 
 import asyncio
 import hashlib
@@ -8,7 +8,7 @@ import pytest
 
 from fairlead import Client
 from gateway.config import GatewayConfig
-from gateway.page.session import page_key
+from gateway.page.access import page_key
 from serving.config import ConfigError
 from tests.gateway.http.http_client import HELLO
 from tests.gateway.page.viewer import Viewer
@@ -17,7 +17,7 @@ from tests.services import SECRET, Process, Stack
 CHAT = {"model": "tiny", "messages": HELLO, "max_tokens": 4}
 
 
-def test_files_need_no_session_and_load_nothing_from_elsewhere(viewer: Viewer) -> None:
+def test_files_need_no_login_and_load_nothing_from_elsewhere(viewer: Viewer) -> None:
     for path in ("/", "/page.css", "/js/main.js", "/vendor/uplot/uPlot.esm.js", "/icon.svg"):
         answer = viewer.get(path)
         assert answer.status == 200, path
@@ -39,7 +39,7 @@ def test_files_need_no_session_and_load_nothing_from_elsewhere(viewer: Viewer) -
 def test_everything_else_needs_one(viewer: Viewer, method: str, path: str) -> None:
     assert viewer.request(method, path, b"{}", {}).status == 401
     assert viewer.request(method, path, b"{}", {"cookie": "fairlead-page=9999999999.0"}).status == 401
-    assert viewer.get("/session").json == {"open": False}
+    assert viewer.get("/access").json == {"open": False}
 
 
 def test_the_secret_or_the_pages_key_opens_it(viewer: Viewer) -> None:
@@ -47,12 +47,12 @@ def test_the_secret_or_the_pages_key_opens_it(viewer: Viewer) -> None:
     assert viewer.cookie == ""
     for key in (SECRET, page_key(SECRET)):
         assert viewer.log_in(key).status == 204
-        assert viewer.get("/session", cookie=viewer.cookie).json == {"open": True}
+        assert viewer.get("/access", cookie=viewer.cookie).json == {"open": True}
         assert viewer.get("/calls?client=nobody", cookie=viewer.cookie).json == []
     assert "Max-Age=0" in viewer.post("/logout", b"", cookie=viewer.cookie).headers["set-cookie"]
 
 
-def test_another_page_cannot_use_a_session(viewer: Viewer) -> None:
+def test_another_page_cannot_use_a_login(viewer: Viewer) -> None:
     viewer.log_in()
     for path in ("/v1/chat/completions", "/controls", "/logout", "/login"):
         assert viewer.post(path, CHAT, cookie=viewer.cookie, origin="http://evil.example").status == 403
@@ -87,7 +87,7 @@ def test_a_call_is_seen_in_events_and_in_its_waterfall(viewer: Viewer) -> None:
 
 def test_head_is_get_without_a_body_and_no_stream(viewer: Viewer) -> None:
     viewer.log_in()
-    for path in ("/", "/session", "/events", "/nosuch"):
+    for path in ("/", "/access", "/events", "/nosuch"):
         answer = viewer.request("HEAD", path, b"", {"cookie": viewer.cookie})
         assert (answer.status, answer.body) == (404 if path == "/nosuch" else 200, b""), path
 
@@ -107,7 +107,7 @@ def test_rights_of_keys_hold_on_the_page(shared_stack: Stack, tmp_path: Path) ->
     viewer = Viewer(gateway.wait_for("listening")["page_port"])
     viewer.log_in()
     ask = "/v1/chat/completions"
-    assert viewer.post(ask, CHAT, cookie=viewer.cookie).status == 401, "a session is no API key"
+    assert viewer.post(ask, CHAT, cookie=viewer.cookie).status == 401, "a login is no API key"
     key = {"cookie": viewer.cookie, "authorization": "Bearer plain key"}
     assert viewer.post(ask, CHAT, **key, x_fairlead_user="ann").status == 403, "this key may not name users"
 

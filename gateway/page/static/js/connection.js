@@ -6,7 +6,7 @@ const RETRY_MILLISECONDS = 1000;
 
 export class Connection {
   // `changed(state, past)` is called with every state; `past` is given with the first one of each connection only.
-  // `lost()` is called when the connection breaks, and `refused()` when the session has ended.
+  // `lost()` is called when the connection breaks, and `refused()` when the login has expired.
   constructor({ changed, lost, refused }) {
     this.changed = changed;
     this.lost = lost;
@@ -37,7 +37,7 @@ export class Connection {
 
   async retry() {
     try {
-      const { open } = await (await fetch("/session")).json();
+      const { open } = await (await fetch("/access")).json();
       if (open) {
         this.open();
       } else {

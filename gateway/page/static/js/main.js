@@ -12,7 +12,7 @@ import { Prompt } from "./prompt.js";
 import { Queue } from "./queue.js";
 import { Ranking } from "./ranking.js";
 import { Series } from "./series.js";
-import { Session } from "./session.js";
+import { Login } from "./login.js";
 import { Tenants } from "./tenants.js";
 import { Throttle } from "./throttle.js";
 import { Workers } from "./workers.js";
@@ -65,15 +65,15 @@ const connection = new Connection({
     drawn = requestAnimationFrame(() => draw(state));
   },
   lost: () => headline.lost(),
-  refused: () => session.ask(),
+  refused: () => login.ask(),
 });
 
-const session = new Session($("login"), () => {
+const login = new Login($("login"), () => {
   $("content").hidden = false;
   $("logout").hidden = false;
   connection.open();
   controls.start();
 });
 
-$("logout").addEventListener("click", () => session.logOut());
-session.start();
+$("logout").addEventListener("click", () => login.logOut());
+login.start();

@@ -1,6 +1,6 @@
 // The login: a key from the form, or from the address after `#key=`, which browsers never send to a server.
 
-export class Session {
+export class Login {
   constructor(form, begun) {
     this.form = form;
     this.begun = begun;
@@ -19,7 +19,7 @@ export class Session {
       await this.logIn(key);
       return;
     }
-    const { open } = await (await fetch("/session")).json();
+    const { open } = await (await fetch("/access")).json();
     if (open) {
       this.begun();
     } else {

@@ -26,12 +26,12 @@ class Conversations:
         """The seconds within which conversations begin."""
         return self.calls / self.per_minute * 60
 
-    def make(self) -> "Crowd":
+    def make(self) -> "ConversationLoop":
         """See WorkloadSpec."""
-        return Crowd(self)
+        return ConversationLoop(self)
 
 
-class Crowd:
+class ConversationLoop:
     """A workload of conversations that start at random times; each is created only when it is due."""
 
     def __init__(self, spec: Conversations) -> None:

@@ -9,7 +9,7 @@ import hashlib
 import hmac
 
 COOKIE = "fairlead-page"
-SESSION_SECONDS = 12 * 3600
+ACCESS_SECONDS = 12 * 3600
 
 
 def page_key(secret: str) -> str:
@@ -17,13 +17,13 @@ def page_key(secret: str) -> str:
     return _mac(secret, "operators' page")
 
 
-class Sessions:
+class PageAccess:
     """The check of keys and cookies; `now` is Unix time in seconds."""
 
     def __init__(self, secret: str, is_secure: bool) -> None:
         self._secret = secret
         self._key = page_key(secret)
-        self._attributes = f"; Path=/; Max-Age={SESSION_SECONDS}; HttpOnly; SameSite=Strict"
+        self._attributes = f"; Path=/; Max-Age={ACCESS_SECONDS}; HttpOnly; SameSite=Strict"
         if is_secure:
             self._attributes += "; Secure"
 
@@ -33,16 +33,16 @@ class Sessions:
         return hmac.compare_digest(given, self._key.encode()) | hmac.compare_digest(given, self._secret.encode())
 
     def cookie(self, now: float) -> str:
-        """Return the value of a Set-Cookie header that begins a session."""
-        end = str(int(now) + SESSION_SECONDS)
+        """Return the value of a Set-Cookie header that lets this browser in."""
+        end = str(int(now) + ACCESS_SECONDS)
         return f"{COOKIE}={end}.{_mac(self._key, end)}{self._attributes}"
 
     def ended(self) -> str:
-        """Return the value of a Set-Cookie header that ends a session in this browser."""
-        return f"{COOKIE}={self._attributes.replace(str(SESSION_SECONDS), '0')}"
+        """Return the value of a Set-Cookie header that ends the access of this browser."""
+        return f"{COOKIE}={self._attributes.replace(str(ACCESS_SECONDS), '0')}"
 
     def is_valid(self, cookies: str, now: float) -> bool:
-        """Return whether a Cookie header holds a session that has not ended."""
+        """Return whether a Cookie header holds a signed end of access that has not come."""
         for pair in cookies.split(";"):
             name, _, value = pair.strip().partition("=")
             end, _, signature = value.partition(".")
