@@ -221,7 +221,7 @@ def test_outputs_do_not_depend_on_running_ahead() -> None:
 
 @AHEAD
 def test_a_request_that_is_aborted_during_a_step_ends_once(ahead: int) -> None:
-    listener = listening(FakeEngine(257, 0.0, BLOCK, ahead))
+    listener = listening(FakeEngine(257, 0.01, BLOCK, ahead))  # 20 s for the whole output
     listener.submit(make_request([1], sampling=SamplingParams(max_tokens=2000, ignore_eos=True)))
     while not listener.tokens:
         listener.receive()

@@ -108,16 +108,19 @@ async def test_a_stop_string_ends_the_output_before_it(gateway: Gateway) -> None
     assert ended.finish_reason == FinishReason.STOP
 
 
-async def test_an_aborted_request_ends_cancelled(gateway: Gateway) -> None:
-    await gateway.send(submit("long", max_tokens=4000, ignore_eos=True))
-    async for message in gateway.events():
-        if message.tokens:
-            break
-    await gateway.send(aborts=(worker_pb2.Abort(request_id="long", attempt=1),))
-    async for message in gateway.events():
-        if message.ended:
-            assert message.ended[0].outcome == Outcome.CANCELLED
-            return
+async def test_an_aborted_request_ends_cancelled(start_service: StartService) -> None:
+    slow = start_service("local_worker", engine="fake", scheduler="127.0.0.1:1", fake_step_seconds=0.02)
+    async with open_channel(slow.address) as channel:
+        gateway = Gateway(channel)
+        await gateway.send(submit("long", max_tokens=4000, ignore_eos=True))  # 80 s, if nothing ends it
+        async for message in gateway.events():
+            if message.tokens:
+                break
+        await gateway.send(aborts=(worker_pb2.Abort(request_id="long", attempt=1),))
+        async for message in gateway.events():
+            if message.ended:
+                assert message.ended[0].outcome == Outcome.CANCELLED
+                return
     raise AssertionError("the stream ended without an end for the request")
 
 
