@@ -108,13 +108,13 @@ class SchedulerLinks:
             former.give_up_decisions(Decision.NO_LEADER)
         self._members.follow()
         self._start_reattach_timer()
-        self._hear_standbys()
+        self._inherit_from_standbys()
 
     def _inherit(self) -> None:
-        if self._hear_standbys():
+        if self._inherit_from_standbys():
             self._changed()
 
-    def _hear_standbys(self) -> bool:
+    def _inherit_from_standbys(self) -> bool:
         """Inherit what standbys report, unless workers had the time to attach to a leader; return whether that changes
         anything."""
         if self._followed.leader is not None and self._reattach_timer is None:

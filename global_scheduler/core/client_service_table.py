@@ -55,35 +55,35 @@ class ClientServiceTable:
 
     def reported(self, worker: str, client: str, service: ClientService) -> None:
         """Record the latest report of `worker` about `client`."""
-        standing = self._clients.get(client)
-        if standing is None:
-            standing = self._clients[client] = ClientTotals()
-        earlier = standing.services.get(worker, NOTHING)
-        standing.services[worker] = service
-        self._changed(client, standing, earlier, service)
+        totals = self._clients.get(client)
+        if totals is None:
+            totals = self._clients[client] = ClientTotals()
+        earlier = totals.services.get(worker, NOTHING)
+        totals.services[worker] = service
+        self._changed(client, totals, earlier, service)
 
     def lost(self, worker: str) -> None:
         """Remove a worker and the service recorded for it. O(clients); workers leave rarely."""
         for client in list(self._clients):
-            standing = self._clients.get(client)  # None: evicted from the map when other clients became idle
-            earlier = None if standing is None else standing.services.pop(worker, None)
-            if standing is None or earlier is None:
+            totals = self._clients.get(client)  # None: evicted from the map when other clients became idle
+            earlier = None if totals is None else totals.services.pop(worker, None)
+            if totals is None or earlier is None:
                 continue
-            if not standing.services:
+            if not totals.services:
                 self._clients.forget(client)
                 self._waiting.pop(client, None)
                 self._busy.pop(client, None)
             elif _is_busy(earlier):
-                self._changed(client, standing, earlier, NOTHING)
+                self._changed(client, totals, earlier, NOTHING)
 
-    def _changed(self, client: str, standing: ClientTotals, earlier: ClientService, service: ClientService) -> None:
-        standing.waiting += bool(service.waiting) - bool(earlier.waiting)
-        standing.busy += _is_busy(service) - _is_busy(earlier)
-        if standing.waiting:
+    def _changed(self, client: str, totals: ClientTotals, earlier: ClientService, service: ClientService) -> None:
+        totals.waiting += bool(service.waiting) - bool(earlier.waiting)
+        totals.busy += _is_busy(service) - _is_busy(earlier)
+        if totals.waiting:
             self._waiting[client] = None
         else:
             self._waiting.pop(client, None)
-        if standing.busy:
+        if totals.busy:
             self._busy[client] = None
             self._clients.activate(client)
             return
@@ -94,22 +94,22 @@ class ClientServiceTable:
         """Return clients that have requests, then those that had some most recently, with at most `most` services."""
         found: dict[str, ClientTotals] = {}
         for client in chain(self._busy, self._clients.latest_idle()):
-            standing = self._clients[client]
-            most -= len(standing.services)
+            totals = self._clients[client]
+            most -= len(totals.services)
             if most < 0:
                 break
-            found[client] = standing
+            found[client] = totals
         return found
 
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when the state is impossible."""
-        for client, standing in self._clients.items():
-            services = standing.services.values()
+        for client, totals in self._clients.items():
+            services = totals.services.values()
             assert services, f"{client} is remembered for nothing"
-            assert standing.waiting == sum(service.waiting > 0 for service in services), f"{client}: waiting"
-            assert standing.busy == sum(map(_is_busy, services)), f"{client}: busy"
+            assert totals.waiting == sum(service.waiting > 0 for service in services), f"{client}: waiting"
+            assert totals.busy == sum(map(_is_busy, services)), f"{client}: busy"
             places = (client in self._waiting, client in self._busy, self._clients.is_idle(client))
-            assert places == (standing.waiting > 0, standing.busy > 0, not standing.busy), f"{client}: {places}"
+            assert places == (totals.waiting > 0, totals.busy > 0, not totals.busy), f"{client}: {places}"
         self._clients.check_invariants()
 
 
