@@ -14,6 +14,7 @@ from fairlead.v1 import inference_pb2, inference_pb2_grpc, scheduler_pb2, schedu
 from serving.environment import ServiceName, variable
 from serving.rpc.channel import secret_metadata
 from tests.forks import Fork, Program
+from tests.ports import own_address
 
 SECRET = "a secret for tests only"
 DEADLINE = 120.0
@@ -158,7 +159,7 @@ class Stack:
         """Start one more process; settings are its configuration."""
         log = self.directory / f"{len(self._processes)}-{module}.log"
         process = Process(
-            module, log, {"listen": "127.0.0.1:0", "secret": SECRET, "metrics": self._metrics, **settings}
+            module, log, {"listen": own_address(), "secret": SECRET, "metrics": self._metrics, **settings}
         )
         self._processes.append(process)
         return process

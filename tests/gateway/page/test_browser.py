@@ -9,6 +9,7 @@ from bench.page.browser import Browser
 from gateway.page.access import page_key
 from tests.gateway.page.axe import violations
 from tests.gateway.page.users import asking
+from tests.ports import own_address
 from tests.services import SECRET, Process, Stack
 
 UPDATES = "Number(document.documentElement.dataset.updates ?? 0)"
@@ -110,8 +111,8 @@ def test_it_survives_a_restart_of_gateway_and_scheduler(browser: Browser, tmp_pa
     stack = Stack(tmp_path)
     try:
         stack.worker("a", served_name="tiny", fake_step_seconds=0.02)
-        gateway = stack.gateway(page_listen="127.0.0.1:0")
-        listen = f"127.0.0.1:{gateway.wait_for('listening')['page_port']}"
+        listen = own_address()
+        gateway = stack.gateway(page_listen=listen)
         enter(browser, f"http://{listen}")
         status = "document.querySelector('#connection').textContent"
         scheduler = stack.scheduler.address
