@@ -92,8 +92,12 @@ def scraping(prometheus: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def test_every_service_is_scraped_without_error(scraping: Prometheus) -> None:
-    eventually(lambda: len(scraping.query("up == 1")) == 3, "every service is up")
-    assert {target["lastError"] for target in scraping.ask("targets")["activeTargets"]} == {""}
+    """However busy the machine is: an answer that takes longer than a second is an error of that one scrape."""
+
+    def errors() -> list[str]:
+        return [target["lastError"] for target in scraping.ask("targets")["activeTargets"]]
+
+    eventually(lambda: len(scraping.query("up == 1")) == 3 and errors() == [""] * 3, "every service is up")
 
 
 @pytest.mark.parametrize("where", sorted(expressions()))

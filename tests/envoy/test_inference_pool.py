@@ -64,6 +64,7 @@ async def test_pods_come_and_go(api: KubernetesServer) -> None:
     await api.put(PODS, pod("young", "10.0.0.3", is_ready=False, app="vllm"))
     async with followed(plain(api)) as (_, told):
         assert await told.get() == ["10.0.0.1:8000", "10.0.0.2:8000"]
+        await api.watched()
         await api.put(PODS, pod("young", "10.0.0.3", app="vllm"))
         assert await told.get() == ["10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"]
         await api.put(PODS, pod("a", "10.0.0.1", is_ready=False, app="vllm"))

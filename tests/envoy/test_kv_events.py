@@ -13,7 +13,7 @@ pytest.importorskip("zmq", reason="the extra `adapter` is not installed")
 
 from fairlead.token_ids import pack_ids
 from global_scheduler.core.service_counters import ServiceCounters
-from global_scheduler.endpoint_picker import followed_caches
+from global_scheduler.endpoint_picker import followed_caches, token_prompts
 from global_scheduler.endpoint_picker.app import make_picker
 from global_scheduler.endpoint_picker.config import PickerConfig
 from global_scheduler.endpoint_picker.followed_caches import FollowedCaches
@@ -27,6 +27,15 @@ from serving.kv_events.messages import StoredBlocks
 from tests.ports import free_ports
 from tests.served_engine.kv import Publisher
 from tests.served_engine.process import EngineProcess
+from tests.services import DEADLINE
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine tokenizes as soon as this machine's other load lets it."""
+    monkeypatch.setattr(token_prompts, "CALL_SECONDS", DEADLINE)
+    monkeypatch.setattr(token_prompts, "REST_SECONDS", DEADLINE)
+
 
 BLOCK = 4
 TOKENS = list(range(10, 22))

@@ -303,6 +303,7 @@ async def test_a_stream_that_only_observes_follows_a_request_to_its_end(served: 
     headers = ext_proc_pb2.ProcessingRequest(observability_mode=True)
     headers.request_headers.headers.headers.add(key="x-fairlead-pick", raw_value=placing.request_id.encode())
     await following.call.write(headers)
+    await served.health(NAME)  # it is answered after what was sent before it has arrived
     await placing.end()
     answer = ext_proc_pb2.ProcessingRequest(observability_mode=True)
     answer.response_headers.headers.headers.add(key=":status", raw_value=b"200")

@@ -57,7 +57,7 @@ class SharingPicker:
         return {name: self.counters[name] for name in NAMES}
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     st.lists(
         st.tuples(
@@ -212,7 +212,7 @@ async def test_two_pickers_count_a_client_together_and_each_goes_on_while_redis_
             redis.kill()
             for picker in (first, second):
                 await asyncio.to_thread(are_shared, picker, 0)
-                assert picker.logged("Redis is away: the accounts of clients are this picker's own")
+                await asyncio.to_thread(picker.wait_for, "Redis is away: the accounts of clients are this picker's own")
             await stream.answered("500")
             await asyncio.wait(streams)
             redis.start()

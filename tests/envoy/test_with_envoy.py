@@ -56,6 +56,7 @@ class Front:
         change(config)
         self.envoy = EnvoyProxy(config, directory)
         self._port = self.envoy.port_of(LISTENER)
+        eventually(lambda: self.envoy.statistic(HEALTHY), "Envoy knows a picker that leads")
 
     def call(self, prompt: list[int], max_tokens: int = 4, **headers: str) -> Call:
         return Call(self._port, prompt, max_tokens, **headers)
@@ -89,9 +90,13 @@ def own_front(tmp_path: Path) -> Iterator[Front]:
 
 def test_64_streamed_calls_at_once_are_whole_and_spread_over_the_engines(front: Front) -> None:
     with ThreadPoolExecutor(64) as pool:
-        calls = list(pool.map(lambda n: front.call([n] * 40, 8, x_fairlead_user=f"u{n % 7}"), range(64)))
+        users = [f"u{number % 7}" for number in range(64)]
+        staying = list(pool.map(lambda n: front.call([*STAY, *[n] * 36], x_fairlead_user=users[n]), range(64)))
+        calls = list(pool.map(lambda n: front.call([n] * 40, 8, x_fairlead_user=users[n]), range(64)))
         assert set(pool.map(Call.rest, calls)) == {8}
-    served = Counter(call.served_by for call in calls)
+    for call in staying:
+        call.close()
+    served = Counter(call.served_by for call in staying)
     assert served.keys() == {each.port for each in front.engines}
     assert min(served.values()) >= 20
 
@@ -109,10 +114,12 @@ def test_a_conversation_stays_where_its_beginning_is_cached(front: Front) -> Non
 
 def test_the_pickers_stream_lasts_as_long_as_the_answer(front: Front) -> None:
     eventually(lambda: front.envoy.statistic(STREAMS) == 0, "earlier streams end")
-    call = front.call([1] * 20, 600)
+    call = front.call(STAY)
     assert call.chunk()
     eventually(lambda: front.envoy.statistic(STREAMS) == 1, "the stream that places the request is done")
-    assert call.rest() == 599
+    assert front.call([1] * 20).rest() == 4
+    eventually(lambda: front.envoy.statistic(STREAMS) == 1, "the streams of a call that has ended end")
+    call.close()
     eventually(lambda: front.envoy.statistic(STREAMS) == 0, "the stream ends")
 
 

