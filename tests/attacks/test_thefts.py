@@ -1,6 +1,7 @@
 """What interaction tokens, interactions and cached prefixes give to those whom they do not belong to: nothing."""
 
 import hashlib
+import itertools
 import json
 import time
 from collections import Counter
@@ -46,6 +47,7 @@ class Cluster:
         self._stack = stack
         self._gateway = gateway
         self._stub = stub
+        self._fillers = itertools.count()
 
     def generate(self, client: str, request: inference_pb2.GenerateRequest) -> list[inference_pb2.GenerateResponse]:
         """All responses."""
@@ -73,7 +75,7 @@ class Cluster:
         """Calls of others fill the worker and its queue for minutes, and end with the block."""
         calls = [
             self._stub.Generate(request_for("Fill", 4000), timeout=600, metadata=identity(f"acme/filler{number}"))
-            for number in range(4)
+            for number in itertools.islice(self._fillers, 4)  # who have not called in the last minute
         ]
         eventually(lambda: self._is_overloaded() and self._stack.requests() == 4, "overload")
         yield

@@ -35,7 +35,7 @@ def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[redis.Redis]:
     server.kill()
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     asks=st.lists(ASKS, max_size=30),
     beats=st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 1000)), max_size=6),
