@@ -300,8 +300,10 @@ def test_calls_go_on_elsewhere_when_an_engine_dies(fleet: Fleet) -> None:
 
     def disturbed(text: str) -> tuple[str, list[int]]:
         responses = []
+        request = request_for(text, 200)
+        request.streaming = inference_pb2.STREAMING_EACH_TOKEN  # else so few responses may hold the whole output
         with caller(fleet.gateway.address) as stub:
-            for response in stub.Generate(request_for(text, 200), timeout=services.DEADLINE):
+            for response in stub.Generate(request, timeout=services.DEADLINE):
                 responses.append(response)
                 if len(responses) == 5 and responses[0].accepted.worker == "a" and not died.is_set():
                     died.set()

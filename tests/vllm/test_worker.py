@@ -77,6 +77,7 @@ def test_calls_go_on_elsewhere_when_a_rank_dies(stack: Stack, model: Path) -> No
 
         def call(number: int, kills: bool) -> list[inference_pb2.GenerateResponse]:
             request = request_for(f"Once upon a time, number {number}", TOKENS, temperature=float(number % 2))
+            request.streaming = inference_pb2.STREAMING_EACH_TOKEN  # else MARK responses may hold the whole output
             responses = []
             for response in stub.Generate(request, timeout=services.DEADLINE):
                 responses.append(response)
@@ -99,7 +100,9 @@ def test_calls_go_on_elsewhere_when_a_rank_stands_still(stack: Stack, model: Pat
     gateway = stack.gateway(throttle="none")
     with caller(gateway.address) as stub:
         expected = output_of(list(stub.Generate(request_for("Once upon a time", TOKENS), timeout=services.DEADLINE)))
-        call = stub.Generate(request_for("Once upon a time", TOKENS), timeout=services.DEADLINE)
+        request = request_for("Once upon a time", TOKENS)
+        request.streaming = inference_pb2.STREAMING_EACH_TOKEN
+        call = stub.Generate(request, timeout=services.DEADLINE)
         begun = list(itertools.islice(call, MARK))
         os.kill(ranks[1], signal.SIGSTOP)
         start(stack, "b", model, ranks=1)

@@ -220,8 +220,10 @@ def test_calls_go_on_elsewhere_and_what_died_comes_back(served: Served, victim: 
 
     def call(number: int) -> Responses:
         responses: Responses = []
+        request = request_for(f"Long story {number}", 150)
+        request.streaming = inference_pb2.STREAMING_EACH_TOKEN  # else so few responses may hold the whole output
         with caller(served.gateway.address) as stub:
-            for response in stub.Generate(request_for(f"Long story {number}", 150), timeout=services.DEADLINE):
+            for response in stub.Generate(request, timeout=services.DEADLINE):
                 responses.append(response)
                 if len(responses) == 5 and responses[0].accepted.worker == "a" and not died.is_set():
                     died.set()
