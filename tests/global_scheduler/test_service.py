@@ -13,20 +13,23 @@ from fairlead.v1 import scheduler_pb2 as pb
 from fairlead.v1 import scheduler_pb2_grpc
 from global_scheduler.app import main, make_server, make_service
 from global_scheduler.config import SchedulerConfig
+from global_scheduler.core import overload
 from serving.blocks import pack_digests
 from serving.rpc.channel import open_channel, secret_metadata
 from serving.rpc.server import Server
+from tests.services import DEADLINE
 
 SECRET = "a-secret-for-tests-only"
 METADATA = secret_metadata(SECRET)
 CHAIN = pack_digests([1, 2, 3])
-STALL = 2.0
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[Server]:
+async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
+    """Workers of these tests report only what a test is about: what they have said counts until its end."""
+    monkeypatch.setattr(overload, "FRESH_SECONDS", DEADLINE)
     config = SchedulerConfig(listen="127.0.0.1:0", secret=SECRET)
-    scheduler = make_service(config, stall_timeout=STALL)
+    scheduler = make_service(config, stall_timeout=DEADLINE)
     made = make_server(config, scheduler)
     await made.start()
     await made.set_ready(True)
