@@ -92,7 +92,7 @@ def test_workers_for_an_objective_and_what_tokens_cost_with_them(
 def test_an_interrupt_keeps_what_is_done(tmp_path: Path) -> None:
     policies = ["fcfs", "lpm", "vtc", "dlpm", "drr", "lcf"]
     trace = tmp_path / "calls.csv"
-    lines = [f"{n / 50},u{n % 5},200,60" for n in range(150)]
+    lines = [f"{n / 50},u{n % 5},200,60" for n in range(300)]
     trace.write_text("\n".join(["arrival_s,client,input_tokens,output_tokens", *lines]))
     options = ("--policy", ",".join(policies), "--out", str(tmp_path / "out"), "--processes", "1")
     command = Command(tmp_path).start("simulate", "--trace", str(trace), *options)

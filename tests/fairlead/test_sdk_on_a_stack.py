@@ -77,7 +77,7 @@ async def test_errors_are_typed_and_say_what_is_wrong(client: Client) -> None:
     with pytest.raises(InvalidRequest, match=r"messages\[0\]"):
         client.stream_chat([("user",)])  # type: ignore[list-item]
     with pytest.raises(DeadlineExceeded):
-        await client.generate("x", max_tokens=8000, ignore_eos=True, timeout=0.2)
+        await client.generate("x", max_tokens=8000, ignore_eos=True, timeout=0.01)
 
 
 async def test_nobody_at_the_address_is_unavailable() -> None:
