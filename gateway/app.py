@@ -132,6 +132,7 @@ class Gateway:
         if not (self._config.is_loopback or self._config.tls_certificate):
             problem = "API keys cross it in clear" if self._config.keys else "anyone may use the models"
             log.warning("the listener is public and has no TLS: %s", problem, extra={"listen": self._config.listen})
+        files = [file for file in (self._config.keys, self._config.profiles) if file]
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(task)
@@ -143,7 +144,7 @@ class Gateway:
                     self._report_sharing(),
                     *([self._page.run()] if self._page is not None else []),
                     self._forget_responses(),
-                    follow([file for file in (self._config.keys, self._config.profiles) if file], self._reload),
+                    *([follow(files, self._reload)] if files else []),
                 )
             ]
             await stop.wait()
