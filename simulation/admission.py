@@ -74,14 +74,14 @@ class SimulatedAdmission:
             return
         self.admitted(decision, self._clock.now)
         self._permits[call] = decision
-        if call.interaction:
-            self._tokens[key] = decision.token
         try:
             self._limiter.open(call.client, decision.protected)
         except (ClientLimit, QueueFull) as refusal:
             then(events.Failed(refusal))
             return
         self._counted[call] = None
+        if call.interaction:
+            self._tokens[key] = decision.token
         then(events.Decided(self._spec.tokens_per_message))
 
     def protected(self, call: SimulatedCall) -> bool:
@@ -89,13 +89,21 @@ class SimulatedAdmission:
         return self._permits[call].protected
 
     def ended(self, call: SimulatedCall) -> None:
-        """Settle what the call holds, if it was admitted."""
-        permit = self._permits.pop(call, None)
-        if permit is not None:
+        """Settle what the call holds, which was ready for a worker."""
+        if permit := self._released(call):
             self._decider.ended(permit, None, self._clock.now)
+
+    def withdrawn(self, call: SimulatedCall) -> None:
+        """Settle what a call holds that ended before it was ready; it opens and ends no interaction."""
+        if permit := self._released(call):
+            self._decider.withdrawn(permit, self._clock.now)
+
+    def _released(self, call: SimulatedCall) -> Permit | None:
+        """Return the permit of a call, which counts no longer among the open ones; None if it had none."""
         if call in self._counted:
             del self._counted[call]
             self._limiter.close(call.client)
+        return self._permits.pop(call, None)
 
     def check_invariants(self) -> None:
         """Raise AssertionError when an account, a window, a lease or a count of open calls is impossible."""

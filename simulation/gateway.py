@@ -234,7 +234,10 @@ class SimulatedGateway:
             assert call.received == call.output_tokens, f"call {call.number}: {call.received} of {call.output_tokens}"
         call.outcome, call.ended_at = outcome, self._clock.now
         del self._open[call]
-        self.admission.ended(call)
+        if opened.machine.attempts.number:
+            self.admission.ended(call)
+        else:
+            self.admission.withdrawn(call)
         self._done(call)
 
 

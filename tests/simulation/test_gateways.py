@@ -1,6 +1,7 @@
 """Several gateways in front of one pool, and prompts that a worker must tokenize first."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -60,3 +61,31 @@ def test_gateways_share_a_limit_and_its_renewal(cuts: int) -> None:
     admitted = [call for call in run_watched(cluster).calls if call.outcome is Outcome.COMPLETED]
     assert {call.gateway for call in admitted} == {0, 1, 2}
     assert 30 < len(admitted) <= 5 * 12 + cuts * 8, "of 12 calls in each of five windows"
+
+
+def test_a_call_beyond_the_limit_of_open_calls_opens_no_interaction() -> None:
+    """As at a gateway: a later call of that interaction is a first one, so it is throttled under overload."""
+    segments = PromptSegments()
+
+    def call(number: int, client: str, arrival: float, interaction: str = "", output: int = 4) -> SimulatedCall:
+        return SimulatedCall(
+            number=number,
+            client=client,
+            prompt=segments.fresh(50),
+            output_tokens=output,
+            arrival=arrival,
+            interaction=interaction,
+        )
+
+    before, refused, later = call(0, "c", 0.0), call(1, "c", 0.01, "task"), call(2, "c", 12.0, "task")
+    flood = [call(number, f"user-{number}", 1.0 + number / 100, output=64) for number in range(3, 63)]
+    spec = ClusterSpec(
+        worker=replace(WORKER, max_running=1),
+        throttle="oit",
+        limits=RateLimits(user_per_minute=2, app_per_minute=600),
+        max_streams_per_client=1,
+    )
+    run_watched(SimulatedCluster(spec, OpenLoop([before, refused, *flood, later])))
+    assert before.outcome is Outcome.COMPLETED
+    assert refused.outcome is Outcome.REJECTED_CLIENT_LIMIT
+    assert later.outcome is Outcome.THROTTLED_USER
