@@ -19,7 +19,10 @@ ROOT = Path(__file__).parents[1]
 FEWEST_WORDS = 6  # of a first sentence that does not begin with a verb
 VAGUE = re.compile(r"\b([Ww]hoever|[Nn]obody|believes?|hears?)\b")  # which client or process acts is not said
 FRAGMENTS = frozenset(
-    {"Also", "And", "As", "At", "By", "For", "From", "In", "Its", "Nothing", "Of", "On", "So", "To", "With"}
+    {
+        *("Also", "And", "As", "At", "By", "For", "From", "In", "Its", "Nothing", "Of", "On", "So", "To", "With"),
+        *("How", "What", "When", "Where", "Which", "Who", "Whose"),
+    }
 )
 VERBS = frozenset((Path(__file__).parent / "docstring_verbs.txt").read_text().split())
 

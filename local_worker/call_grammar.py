@@ -16,7 +16,7 @@ from local_worker.xml_call_grammar import XML_SYNTAXES, xml_call
 
 
 class CallSyntax(NamedTuple):
-    """How a format writes calls: expressions of Lark around the name and the arguments of each.
+    """The notation of calls in a format: expressions of Lark around the name and the arguments of each.
 
     `marker` is the text after which calls begin. If it is empty, calls stand in place of a text. Where
     `arguments` is empty, calls are those of xml_call_grammar.

@@ -23,7 +23,7 @@ class ChatMessage(NamedTuple):
 
 
 class CallChoice(NamedTuple):
-    """Which calls the model has to make; see ToolChoice of common.proto. Without a choice the model decides."""
+    """The calls that the model has to make; see ToolChoice of common.proto. Without a choice the model decides."""
 
     is_required: bool = False
     name: str = ""
@@ -39,7 +39,7 @@ ANY_CHOICE = CallChoice()
 
 
 class OutputFormat(NamedTuple):
-    """How the model writes what is not plain text; see OutputFormat of common.proto."""
+    """The notation in which the model writes what is not plain text; see OutputFormat of common.proto."""
 
     tool_calls: str = ""
     reasoning: str = ""

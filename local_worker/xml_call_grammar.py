@@ -22,7 +22,7 @@ OF_TEXTS = NOTES | {"anyOf", "nullable", "oneOf", "type"}
 
 
 class XmlCallSyntax(NamedTuple):
-    """How a format writes the parts of a call, in which `{}` is a name; `end` stands after a value."""
+    """The notation of the parts of a call in a format, in which `{}` is a name; `end` stands after a value."""
 
     head: str
     key: str

@@ -87,7 +87,7 @@ def cells() -> list[Cell]:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What a trial measures: service in cost units per second, times in seconds.
+    """The measurements of a trial: service in cost units per second, times in seconds.
 
     `p50` and `p99` are the figure's latencies of well-behaved clients, `first_token` the 99th percentile of their
     times to the first token and `first_token_all` that of all clients.

@@ -34,7 +34,7 @@ SCALES = "DLPM comparable to LPM, VTC below"
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What a row says of each system, the mean over the seeds, with so many decimals."""
+    """The figure that a row shows of each system: the mean over the seeds, with so many decimals."""
 
     name: str
     of: Callable[[SimulationRun], float]

@@ -17,7 +17,7 @@ FRESH_SECONDS = 3.0  # an answer may take 1 s, and the lookup of a host another 
 
 
 class MetricsUrl(NamedTuple):
-    """Where metrics are: all addresses of `host` have them at `path`."""
+    """The place of metrics: all addresses of `host` have them at `path`."""
 
     host: str
     port: int

@@ -28,7 +28,7 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one system gave; times are in seconds, and tokens are those of prompts and outputs."""
+    """The results of one system; times are in seconds, and tokens are those of prompts and outputs."""
 
     system: str
     alone: Waits

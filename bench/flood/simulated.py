@@ -99,7 +99,7 @@ class _Loop:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What a simulated worker gave the users; `waits` are the quiet user's seconds to the first token."""
+    """The service of a simulated worker to the users; `waits` are the quiet user's seconds to the first token."""
 
     waits: Sequence[float]
     interactions: int  # of the agent, finished

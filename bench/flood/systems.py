@@ -22,7 +22,7 @@ ACROSS = {"fcfs": "round-robin", "vtc": "per-client-round-robin", "dlpm": DEFAUL
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a system needs to start: the engine's settings, a folder for logs, and a limit."""
+    """The settings with which a system starts: the engine's settings, a folder for logs, and a limit."""
 
     engine: EngineSettings
     logs: Path

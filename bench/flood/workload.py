@@ -21,7 +21,7 @@ WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What one call asks for: the text to continue, and the number of tokens."""
+    """The content of one call: the text to continue, and the number of tokens."""
 
     prompt: str
     max_tokens: int

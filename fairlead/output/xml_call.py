@@ -16,7 +16,7 @@ BEGIN, END = "<tool_call>", "</tool_call>"
 
 
 class XmlSyntax(NamedTuple):
-    """How a format writes calls between `BEGIN` and `END`.
+    """The notation of calls in a format, between `BEGIN` and `END`.
 
     The first group of `head` is the name of the function, and that of `key` the name of an argument, whose value
     follows up to `end`. Line breaks that belong to a format are parts of its patterns, and of no value.

@@ -8,7 +8,7 @@ NO_EPOCH = 0  # reported by a standby, and of a scheduler that is unreachable
 
 
 class ReportKind(enum.Enum):
-    """What a scheduler's report means for the gateway."""
+    """The meaning of a scheduler's report for the gateway."""
 
     FROM_LEADER = enum.auto()  # it counts
     FROM_NEW_LEADER = enum.auto()  # it counts, and its sender is followed from now on

@@ -7,7 +7,7 @@ Key = TypeVar("Key")
 
 
 class WorkerActivity(Protocol):
-    """What one worker process does, as its link sees it."""
+    """The activity of one worker process, as its link observes it."""
 
     @property
     def attempts(self) -> Collection[Any]:

@@ -50,11 +50,11 @@ UNAVAILABLE, OVERLOADED = 503, 529  # Anthropic's API has a status of its own fo
 
 
 class Dialect(Protocol):
-    """What an API's answers have in common, whatever was asked for."""
+    """The form that all answers of an API share."""
 
     @property
     def ping(self) -> bytes:
-        """What is written into a stream to keep it alive."""
+        """The bytes that are written into a stream to keep it alive."""
 
     def status(self, error: FairleadError) -> int:
         """Return the HTTP status of `error`."""

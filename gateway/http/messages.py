@@ -56,7 +56,7 @@ class OutputConfig(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Conversation(UnsupportedByMessages, kw_only=True):
-    """What the model is to see; unknown fields are ignored."""
+    """The prompt of a request; unknown fields are ignored."""
 
     messages: Annotated[list[MessageBlocks], msgspec.Meta(max_length=MAX_MESSAGES)]
     model: str = ""

@@ -69,7 +69,7 @@ HARMLESS: dict[str, tuple[Any, ...]] = {
 
 
 class StreamOptions(msgspec.Struct, kw_only=True):
-    """What a stream has beside its tokens."""
+    """The parts of a stream beside its tokens."""
 
     include_usage: bool | None = None
 

@@ -30,7 +30,7 @@ class HttpRequest:
 
     @property
     def credentials(self) -> Credentials:
-        """What the caller shows of itself. Some clients send their API key as `x-api-key`."""
+        """The credentials that the caller sends. Some clients send their API key as `x-api-key`."""
         headers = self.headers
         key = headers.get("x-api-key")
         return Credentials(

@@ -87,7 +87,7 @@ class ResponsesRequest(UnsupportedByResponses, kw_only=True):
 
     @property
     def format(self) -> TextFormat | JsonObjectFormat | SchemaFormat:
-        """What the text of the response has to be."""
+        """The constraint on the text of the response."""
         return (self.text and self.text.format) or TextFormat()
 
     def sampling(self) -> common_pb2.SamplingParams:

@@ -30,7 +30,7 @@ FULL_KV = 0.9  # of its KV cache: an engine that uses more, while requests wait 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointSize:
-    """What every endpoint of the pool is assumed to hold."""
+    """The assumed capacity of every endpoint of the pool."""
 
     running: int  # requests that it runs at once, and that the pool gives it at most
     kv_tokens: int

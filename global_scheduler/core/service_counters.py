@@ -18,7 +18,7 @@ LEAST = -(1 << 62)  # below every counter: a floor that lifts nothing
 
 
 class CounterChange(NamedTuple):
-    """What happens to a counter, in micro-units: it becomes max(counter, floor) + added."""
+    """A change of a counter, in micro-units: it becomes max(counter, floor) + added."""
 
     floor: int = LEAST
     added: int = 0

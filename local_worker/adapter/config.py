@@ -101,7 +101,7 @@ class AdapterConfig(WorkerOptions):
 
     @property
     def scheme(self) -> str:
-        """What the engine speaks, one of SCHEMES."""
+        """The protocol of the engine, one of SCHEMES."""
         scheme, mark, _ = self.engine.partition("://")
         return scheme if mark else HTTP
 

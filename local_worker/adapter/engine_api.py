@@ -25,7 +25,10 @@ class EngineAway(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineInfo:
-    """What does not change while an engine runs. `pages` are the pages of its KV cache that requests can use."""
+    """The properties of an engine that do not change while it runs.
+
+    `pages` is the number of pages of its KV cache that requests can use.
+    """
 
     model: str
     root: str  # path or id of the model's files
@@ -40,7 +43,7 @@ class EngineInfo:
 
 
 class EngineCounts(NamedTuple):
-    """What the engine has to do: its requests, waiting or running, and the part of its pages that they use."""
+    """The load of the engine: its requests, waiting or running, and the part of its pages that they use."""
 
     requests: int
     pages_used: float
@@ -63,7 +66,7 @@ class EngineOutput(Protocol):
 
     @property
     def text(self) -> Text:
-        """What decodes the tokens of each piece, once the piece has been yielded."""
+        """The decoder of the tokens of each piece, valid once the piece has been yielded."""
 
     def pieces(self) -> AsyncIterator[OutputPiece]:
         """Compute the request and yield its output; leaving the iterator early aborts it at the engine.
@@ -88,7 +91,7 @@ FollowerFactory = Callable[[Callable[[list[KvEvent]], None], Callable[[], None]]
 
 @dataclass(frozen=True, slots=True)
 class OpenEngine:
-    """What an adapter uses of an engine that serves.
+    """The operations that an adapter uses of an engine that serves.
 
     `tokenizer` may be called on other threads. `make_output` is given a request and its cache scope.
     """

@@ -35,7 +35,7 @@ REFUSALS = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.OUT_OF_RANGE, grpc
 
 
 class EngineDialect(Protocol):
-    """What differs between the services of engines; see vllm_grpc and sglang_grpc."""
+    """The differences between the services of engines; see vllm_grpc and sglang_grpc."""
 
     @property
     def messages(self) -> Any:

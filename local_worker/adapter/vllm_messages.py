@@ -43,7 +43,7 @@ class DetokenizedText(msgspec.Struct):
 
 
 class ErrorDetail(msgspec.Struct):
-    """What an error says, with an HTTP status."""
+    """The text and the code of an error; the code is usually its HTTP status."""
 
     message: str = ""
     code: int | str | None = None

@@ -43,7 +43,7 @@ def load_mutual_tls(certificate: str, key: str, authority: str) -> MutualTls | N
 
 
 class InternalTlsOptions:
-    """What configurations of services have in common that have the options `internal_...`."""
+    """The options `internal_...`, which the configurations of several services share."""
 
     __slots__ = ()
     internal_certificate: str

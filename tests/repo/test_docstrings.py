@@ -31,7 +31,14 @@ def check() -> ModuleType:
 
 @pytest.mark.parametrize(
     "text",
-    ["It is: not there again.", "Of the table.", "Its text.", "In which conversations begin.", "`s_w`."],
+    [
+        "It is: not there again.",
+        "Of the table.",
+        "Its text.",
+        "In which conversations begin.",
+        "`s_w`.",
+        "What one worker process does at a time.",
+    ],
 )
 def test_a_fragment_is_refused(check: ModuleType, text: str) -> None:
     assert check.is_fragment(text)

@@ -45,7 +45,7 @@ class Permit(NamedTuple):
 
 
 class ThrottleState(NamedTuple):
-    """What limits and interactions stand at one moment.
+    """The state of limits and interactions at one moment.
 
     `exhausted` maps each limit that is used up to the seconds until another arrival fits.
     """

@@ -11,7 +11,7 @@ class QuotaAccount(NamedTuple):
 
 
 class QuotaDemand(NamedTuple):
-    """What a call lacks: it needs `amount` of the account within this process's allowance."""
+    """The quota that a call lacks: it needs `amount` of the account within this process's allowance."""
 
     account: QuotaAccount
     amount: int = 1

@@ -44,7 +44,7 @@ class Rejected:
 
 
 class LimitStatus(NamedTuple):
-    """What is left of a limit: of `limit` calls or tokens in a window `remaining` at this gateway.
+    """The rest of a limit: of `limit` calls or tokens in a window `remaining` at this gateway.
 
     `reset` are the seconds until all of them remain again, unless calls arrive before.
     """

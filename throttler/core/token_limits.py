@@ -19,14 +19,14 @@ from throttler.core.token_window import TokenWindow
 
 
 class TokenUse(NamedTuple):
-    """What a call uses of limits in tokens: its prompt and output tokens, and their cost in whole cost units."""
+    """The use of limits in tokens by a call: its prompt and output tokens, and their cost in whole cost units."""
 
     tokens: int
     cost: int
 
 
 class Reservation(NamedTuple):
-    """What a call has reserved: the amounts, the slice of the window, and the accounts of tokens and of cost."""
+    """The reservation of a call: the amounts, the slice of the window, and the accounts of tokens and of cost."""
 
     use: TokenUse
     slice: int

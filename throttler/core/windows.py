@@ -15,7 +15,7 @@ ASK_AGAIN = 1 / 16  # of a window: the wait of a refused call when this gateway'
 
 
 class Counts(Protocol):
-    """What is counted per account, for those who share limits."""
+    """The counts per account, for processes that share limits."""
 
     def used(self, key: str, now: float) -> int:
         """Return what is counted in the window that ends now."""

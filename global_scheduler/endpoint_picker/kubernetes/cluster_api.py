@@ -33,7 +33,7 @@ class VersionGone(Exception):
 
 
 class ListMeta(msgspec.Struct, rename="camel"):
-    """What identifies the state of an object or of a list."""
+    """The metadata of an object or of a list: its name, its version, and the time of its deletion if it is deleted."""
 
     name: str = ""
     resource_version: str = ""

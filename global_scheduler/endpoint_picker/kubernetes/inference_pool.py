@@ -27,7 +27,7 @@ class TargetPort(msgspec.Struct):
 
 
 class PoolSpec(msgspec.Struct, rename="camel"):
-    """Which pods are a pool's, and the ports of their engines."""
+    """The selector of a pool's pods, and the ports of their engines."""
 
     selector: LabelSelector
     target_ports: list[TargetPort]
@@ -48,7 +48,7 @@ class Condition(msgspec.Struct):
 
 
 class PodStatus(msgspec.Struct):
-    """What the kubelet says of a pod."""
+    """The state of a pod as the kubelet reports it."""
 
     pod_ip: str = msgspec.field(default="", name="podIP")
     conditions: list[Condition] | None = None

@@ -4,7 +4,7 @@ from enum import Enum, auto
 
 
 class BatchOrder(Enum):
-    """What a batch of events is, given the batches before it."""
+    """The kind of a batch of events, given the batches before it."""
 
     NEXT = auto()
     EARLY = auto()  # batches before it are missing
