@@ -127,7 +127,8 @@ async def test_a_burst_at_four_gateways_under_overload(stack: Stack, tmp_path: P
     gateways = [stack.gateway(user_per_minute=LIMIT, redis=redis.url) for _ in range(4)]
     for gateway in gateways:
         eventually(partial(shares_limits, gateway), "limits are shared")
-    assert 0.9 * LIMIT <= await burst(gateways, 20 * LIMIT) <= LIMIT
+    # No more calls than a busy machine looks at within 30 s: then gRPC cancels what waits for the event loop.
+    assert 0.9 * LIMIT <= await burst(gateways, 10 * LIMIT) <= LIMIT
     redis.kill()
 
 
