@@ -78,9 +78,11 @@ class SharedCounters:
 
     async def _exchange_once(self) -> bool:
         """Exchange one message; return whether all is exchanged."""
-        changes = self._counters.begin(MOST_AT_ONCE)
+        changes, number = self._counters.begin(MOST_AT_ONCE), self._number
+        if not changes:  # what changes before it is confirmed is of another batch
+            self._number += 1
         given = [figure for account, change in changes.items() for figure in (account, *change)]
-        known = (self._origin, self._version, f"{self._me}:{self._number}", self._number)
+        known = (self._origin, self._version, f"{self._me}:{number}", number)
         async with asyncio.timeout(CALL_SECONDS):
             answer: list[Any] = await self._exchange(
                 keys=self._keys, args=[*known, MOST_IDLE, MOST_AT_ONCE, KEPT_SECONDS, *given]
@@ -91,7 +93,7 @@ class SharedCounters:
             self._origin, self._version = origin, 0
             self._counters.restore()
             return False
-        self._origin, self._number = origin, self._number + 1
+        self._origin, self._number = origin, number + 1
         version, *told = told
         counters = list(zip(told[::2], map(int, told[1::2]), strict=True))
         is_all = len(counters) - len(changes) < MOST_AT_ONCE

@@ -1,6 +1,5 @@
 """The counters that pickers keep in common: against a list of all that happened, one thing after the other."""
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -17,22 +16,26 @@ Happened = tuple[str, int, int]  # account, floor, added
 
 
 def after(counters: dict[str, int], happened: Iterable[Happened]) -> dict[str, int]:
-    """What becomes of `counters`; those that are 0 are left out."""
-    found = Counter(counters)
+    """What becomes of `counters`, also of those that are 0: an account that was told may fall to 0 again."""
+    found = dict(counters)
     for account, floor, added in happened:
-        found[account] = max(found[account], floor) + added
-    return {account: counter for account, counter in found.items() if counter}
+        found[account] = max(found.get(account, 0), floor) + added
+    return found
 
 
 @dataclass(eq=False)
 class NaivePicker:
-    """What a picker was told last, and what it did since then, of which it may have sent the beginning."""
+    """What a picker was told last of each account that it knows, and what it did since then.
+
+    It may have sent the beginning of that.
+    """
 
     counters: ServiceCounters = field(default_factory=ServiceCounters)
     told: dict[str, int] = field(default_factory=dict)
     done: list[Happened] = field(default_factory=list)
     sent: int = 0  # how many of `done`
-    number: int = 1  # of the batch that was sent
+    number: int = 1  # of the next batch, or of the one that was sent
+    is_answered: bool = False  # once
 
 
 class CountersMachine(RuleBasedStateMachine):
@@ -52,37 +55,41 @@ class CountersMachine(RuleBasedStateMachine):
     @rule(at=PICKER, account=st.sampled_from(NAMES), floor=st.integers(0, 20))
     def lifts(self, at: int, account: str, floor: int) -> None:
         self.pickers[at].counters.lift(account, floor)
+        self.pickers[at].told.setdefault(account, 0)
         if self.expected(at).get(account, 0) < floor:
             self.pickers[at].done.append((account, floor, 0))
 
     @rule(at=PICKER, account=st.sampled_from(NAMES), micro=st.integers(-5, 10))
     def charges(self, at: int, account: str, micro: int) -> None:
         self.pickers[at].counters.charge(account, micro)
+        self.pickers[at].told.setdefault(account, 0)
         self.pickers[at].done.append((account, LEAST, micro))
 
     @rule(at=PICKER, arrives=st.booleans(), is_answered=st.booleans())
     def exchanges(self, at: int, arrives: bool, is_answered: bool) -> None:
         picker = self.pickers[at]
-        changes = picker.counters.begin(len(NAMES))
+        changes, number = picker.counters.begin(len(NAMES)), picker.number
         picker.sent = picker.sent or len(picker.done)
+        if not changes:  # what comes before the answer is not of this batch
+            picker.number += 1
         if not arrives:
             return
-        if at not in self.present and picker.number > 1:  # it was there before the data was lost
+        if at not in self.present and picker.is_answered:  # it was there before the data was lost
             self.present.add(at)
             picker.counters.restore()
             picker.done = [(account, counter, 0) for account, counter in picker.told.items()] + picker.done
-            picker.told, picker.sent = {}, 0
+            picker.told, picker.sent = dict.fromkeys(picker.told, 0), 0
             return
         self.present.add(at)
-        if (at, picker.number) not in self.executed:
-            self.executed.add((at, picker.number))
+        if (at, number) not in self.executed:
+            self.executed.add((at, number))
             executed = after(self.common, picker.done[: picker.sent])
             assert after(self.common, [(account, *change) for account, change in changes.items()]) == executed
             self.common = executed
         if is_answered:
-            picker.counters.end(self.common.items() | {(account, self.common.get(account, 0)) for account in changes})
-            picker.told, picker.done, picker.sent = self.common, picker.done[picker.sent :], 0
-            picker.number += 1
+            picker.counters.end(self.common.items())
+            picker.told, picker.done, picker.sent = picker.told | self.common, picker.done[picker.sent :], 0
+            picker.number, picker.is_answered = number + 1, True
 
     @rule(at=PICKER)
     def restarts(self, at: int) -> None:
