@@ -1,6 +1,5 @@
 """A worker with a real model dies in mid-stream: the text is that of the undisturbed run, greedy and sampled."""
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,12 +22,11 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_the_text_survives_its_worker(stack: Stack, model: Path) -> None:
+    settings: dict[str, object] = {"model": model, "batch_invariant": True, "dtype": "float32", "kv_tokens": 8192}
     for name in ("a", "b"):
-        stack.worker(
-            name, engine="transformers", model=model, threads=1, batch_invariant=True, dtype="float32", kv_tokens=8192
-        )
+        stack.worker(name, engine="transformers", threads=1, **settings)
     gateway = stack.gateway(throttle="none")
-    died = threading.Event()
+    killed: list[str] = []
 
     with caller(gateway.address) as stub, ThreadPoolExecutor(CALLS) as callers:
 
@@ -38,12 +36,15 @@ def test_the_text_survives_its_worker(stack: Stack, model: Path) -> None:
             for response in stub.Generate(request, timeout=120):
                 responses.append(response)
                 if kills and number == 0 and len(responses) == MARK:
-                    stack.workers[responses[0].accepted.worker].kill()
-                    died.set()
+                    killed.append(responses[0].accepted.worker)
+                    stack.workers[killed[-1]].kill()
             return responses
 
         undisturbed = list(callers.map(lambda number: output_of(call(number, False)), range(CALLS)))
-        disturbed = list(callers.map(lambda number: output_of(call(number, True)), range(CALLS)))
-    assert died.is_set()
-    assert disturbed == undisturbed
-    assert max(line["attempts"] for line in gateway.logged("call ended")[CALLS:]) == 2
+        while not any(line["attempts"] == 2 for line in gateway.logged("call ended")):
+            # On a busy machine a worker may have computed everything before its caller has read the first tokens.
+            for name in killed[-1:]:
+                stack.replace_worker(name, engine="transformers", threads=1, **settings)
+                stack.await_workers(stub)
+            assert list(callers.map(lambda number: output_of(call(number, True)), range(CALLS))) == undisturbed
+    assert killed
