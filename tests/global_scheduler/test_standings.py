@@ -1,6 +1,6 @@
 """What is remembered of clients, against a list of everything that was said."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from global_scheduler.core.client_service_table import ClientService, ClientServiceTable
@@ -16,10 +16,14 @@ Said = list[tuple[str, str, ClientService | None]]
 
 
 class Everything:
-    """Clients in the order in which they last became idle, or were idle and spoken of."""
+    """Clients in the order in which they last became idle, or were idle and spoken of.
+
+    Of those that become idle together, when a worker is lost, the one that has been known longest comes first.
+    """
 
     def __init__(self) -> None:
         self.clients: dict[str, dict[str, ClientService]] = {}
+        self._known: dict[str, None] = {}  # in the order in which they became known
 
     def is_busy(self, client: str) -> bool:
         return any(service.waiting or service.running for service in self.clients[client].values())
@@ -28,24 +32,35 @@ class Everything:
         self._put(client, self.clients.get(client, {}) | {worker: service})
 
     def lost(self, worker: str) -> None:
-        for client in list(self.clients):
+        for client in list(self._known):
             if worker not in self.clients.get(client, {}):
                 continue
             was_busy = self.clients[client][worker].waiting or self.clients[client][worker].running
             del self.clients[client][worker]
             if not self.clients[client]:
-                del self.clients[client]
+                self._forget(client)
             elif was_busy:
                 self._put(client, self.clients[client])
 
     def _put(self, client: str, services: dict[str, ClientService]) -> None:
         self.clients.pop(client, None)
         self.clients[client] = services
+        self._known.setdefault(client)
         idle = [each for each in self.clients if not self.is_busy(each)]
         if len(idle) > MOST_IDLE:
-            del self.clients[idle[0]]
+            self._forget(idle[0])
+
+    def _forget(self, client: str) -> None:
+        del self.clients[client], self._known[client]
 
 
+IDLE, RUNNING = ClientService(0.0, 0.0, 0.0, 0, 0), ClientService(0.0, 0.0, 0.0, 0, 1)
+IDLE_TOGETHER: Said = [
+    ("v", "c", RUNNING), ("w", "b", IDLE), ("v", "b", RUNNING), ("w", "c", IDLE), ("v", "a", None), ("v", "a", IDLE),
+]  # fmt: skip
+
+
+@example(said=IDLE_TOGETHER)
 @given(said=SAID)
 def test_the_busy_and_the_latest_of_the_idle_are_remembered(said: Said) -> None:
     standings, model = ClientServiceTable(MOST_IDLE), Everything()
