@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from bench.machine import commit
 from reproduction.beyond_trial import SYSTEMS
-from reproduction.dlpm_fig7 import CASES, point_of
+from reproduction.dlpm_fig7 import CASES, WELL_BEHAVED, point_of
+from reproduction.measures import first_token_times, over
 from serving.cost import MICRO
 from simulation.run import Scenario, SimulationRun
 from simulation.spec import ClusterSpec
@@ -28,6 +29,7 @@ COLUMNS = (
     "gap",
     "bound, s",
     "P99 of the well-behaved, s",
+    "P99 of their first token, s",
 )
 
 
@@ -42,6 +44,7 @@ def pools(block_tokens: int) -> dict[str, ClusterSpec]:
         **{f"DLPM as printed, Q^u {quantum:,}": replace(worker, quantum_tokens=quantum) for quantum in QUANTA},
         **{f"DLPM, Q^u {quantum:,}": replace(offered, quantum_tokens=quantum) for quantum in (*QUANTA, *WIDE)},
         "DLPM, Q^u 20,000, output charged when reserved": replace(offered, charge="reserved"),
+        "DLPM, Q^u 20,000, fair among interactions": replace(offered, fairness_levels="tenant,user,interaction"),
         "LPM, what waits is evicted last": replace(offered, policy="lpm"),
         "LPM, twice the cache": replace(worker, policy="lpm", kv_tokens=twice),
         "DLPM as printed, Q^u 20,000, twice the cache": replace(worker, kv_tokens=twice),
@@ -72,7 +75,8 @@ def main() -> None:
         point = point_of(cell, run)
         computed = sum(call.input_tokens - call.cached_tokens for call in run.records)
         gap = f"{run.worst_gap / MICRO:,.0f} | {bound_seconds(run)}"
-        cells = f"{point.service:,.0f} | {point.hits:.3f} | {computed:,} | {gap} | {point.p99:.0f}"
+        first = over(run, WELL_BEHAVED, first_token_times, 99)
+        cells = f"{point.service:,.0f} | {point.hits:.3f} | {computed:,} | {gap} | {point.p99:.0f} | {first:.0f}"
         print(f"| {name} | {cells} |", flush=True)
 
 
