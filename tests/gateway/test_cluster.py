@@ -148,6 +148,7 @@ async def linked() -> AsyncIterator[Linked]:
     linked = Linked(scripted)
     running = asyncio.create_task(linked.cluster.run())
     await linked.until(lambda: linked.names() == ["a", "b"])
+    assert linked.cluster.members.overloaded("m")  # for a second, of which a slow machine may leave a test nothing
     yield linked
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -259,7 +260,6 @@ async def test_a_call_that_goes_before_its_worker_was_reached_is_withdrawn(linke
 
 async def test_without_the_scheduler_the_least_loaded_known_worker_is_chosen(linked: Linked) -> None:
     cluster = linked.cluster
-    assert cluster.members.overloaded("m")
     await linked.scheduler.server.stop(0)
     first = await cluster.place(request("r"))
     first.link.submit(worker_pb2.Submit(request_id="r", attempt=1), lambda event: None)
@@ -318,7 +318,6 @@ async def test_where_the_scheduler_has_no_worker_only_one_that_it_has_not_found_
 
 
 async def test_overload_of_which_nothing_more_is_heard_is_over(linked: Linked) -> None:
-    assert linked.cluster.members.overloaded("m")
     await linked.until(lambda: not linked.cluster.members.overloaded("m"))
     assert linked.names() == ["a", "b"]
     assert (await asyncio.gather(linked.cluster.place(request()), linked.scheduler.batches.get()))[1].requests
