@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +19,14 @@ from tests.services import Process, Stack, eventually
 from throttler.core.throttle import WINDOW_SECONDS
 
 LIMIT = 20
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[RedisServer]:
+    """Killed also where a test fails."""
+    server = RedisServer(tmp_path)
+    yield server
+    server.kill()
 
 
 def attempt(gateway: Process, *, key: str = "", max_tokens: int = 1) -> FairleadError | None:
@@ -57,8 +65,7 @@ def keeps_limits(gateway: Process) -> bool:
 
 
 @pytest.mark.e2e
-def test_four_gateways_have_one_limit_and_say_when_it_is_not_shared(stack: Stack, tmp_path: Path) -> None:
-    redis = RedisServer(tmp_path)
+def test_four_gateways_have_one_limit_and_say_when_it_is_not_shared(stack: Stack, redis: RedisServer) -> None:
     stack.worker("a")
     gateways = [stack.gateway(throttle="rpm", user_per_minute=8, redis=redis.url) for _ in range(4)]
     for gateway in gateways:
@@ -73,7 +80,6 @@ def test_four_gateways_have_one_limit_and_say_when_it_is_not_shared(stack: Stack
     redis.start()
     for gateway in gateways:
         eventually(partial(shares_limits, gateway), "limits are shared again")
-    redis.kill()
 
 
 def test_a_gateway_that_starts_without_redis_takes_its_part_and_no_more(stack: Stack, tmp_path: Path) -> None:
@@ -121,15 +127,13 @@ async def burst(gateways: list[Process], calls: int) -> int:
 
 
 @pytest.mark.e2e
-async def test_a_burst_at_four_gateways_under_overload(stack: Stack, tmp_path: Path) -> None:
-    redis = RedisServer(tmp_path)
+async def test_a_burst_at_four_gateways_under_overload(stack: Stack, redis: RedisServer) -> None:
     stack.worker("a", fake_step_seconds=0.02, max_running=1)
     gateways = [stack.gateway(user_per_minute=LIMIT, redis=redis.url) for _ in range(4)]
     for gateway in gateways:
         eventually(partial(shares_limits, gateway), "limits are shared")
     # No more calls than a busy machine looks at within 30 s: then gRPC cancels what waits for the event loop.
     assert 0.9 * LIMIT <= await burst(gateways, 10 * LIMIT) <= LIMIT
-    redis.kill()
 
 
 def write_whole(path: Path, text: str) -> None:
