@@ -44,7 +44,7 @@ def measure(directory: Path, policy: str) -> Result:
             max_running=3,
             token_budget=64,
             max_prompt_tokens=PREFIX_BLOCKS * BLOCK + TAIL,
-            quantum_tokens=256,
+            quantum_tokens=64,  # so that the gap is far below that of FCFS, also where processes stall
         )
         gateway = stack.gateway(throttle="none")
         usages = asyncio.run(contend(gateway.address))
