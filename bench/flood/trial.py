@@ -19,7 +19,9 @@ async def trial(endpoint: Endpoint, work: Workload, alone_seconds: float, second
 
     Raises CallFailed when the system answers with an error.
     """
-    connector, forever = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=None)
+    # Uvicorn ends connections that are idle for 5 s: a call that reuses one at this moment would fail.
+    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=2)
+    forever = aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(connector=connector, timeout=forever) as session:
         await _warm_up(CallClient(session, endpoint), work)
         alone = await _alone(CallClient(session, endpoint), work, alone_seconds)
