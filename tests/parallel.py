@@ -30,6 +30,7 @@ LONGEST = (
     "tests/local_worker/engine/test_exactness.py",
     "tests/local_worker/engine/test_default_model.py",
     "tests/local_worker/core/test_batcher.py",
+    "tests/serving/test_waiting_calls.py",
 )
 # Folders whose files share what takes long to make: a distribution that is built, a browser that is started.
 TOGETHER = ("tests/install/*", "tests/gateway/page/*")

@@ -22,6 +22,8 @@ SERVER_OPTIONS: list[tuple[str, int]] = [
     # their callers receive CANCELLED. 10,000 waiting calls take 110 MB; by default some are dropped from 1,000 on.
     ("grpc.server.max_pending_requests", 10_000),
     ("grpc.server.max_pending_requests_hard_limit", 10_000),
+    # Seconds that they wait at most, where their own deadlines allow more; by default gRPC drops them after 30.
+    ("grpc.server_max_unrequested_time_in_server", 300),
     # One connection may have a tenth of them. Its further calls wait in the client.
     ("grpc.max_concurrent_streams", 1_000),
     # Bytes of a message that gRPC accepts before the message is read. Without the first option gRPC raises the second
