@@ -7,6 +7,8 @@ import re
 import unicodedata
 
 MAX_NAME = 128  # characters
+# Characters of a spelling that is looked at: the order of a letter's accents takes the square of their number.
+MAX_SPELLING = 8 * MAX_NAME
 # Characters of a printable category that are invisible: Unicode's Default_Ignorable_Code_Point without its format
 # characters, and the blank Braille pattern.
 _UNSEEN = re.compile(
@@ -21,6 +23,8 @@ def normalized(name: str) -> str:
     control or format characters (such as bidi marks), white space other than the plain space, or other invisible
     characters. Names whose letters look alike but belong to different scripts stay different.
     """
+    if len(name) > MAX_SPELLING:
+        raise ValueError(f"must be at most {MAX_NAME} characters, got {len(name)}")
     spelled = unicodedata.normalize("NFC", name).strip()
     if len(spelled) > MAX_NAME:
         raise ValueError(f"must be at most {MAX_NAME} characters, got {len(spelled)}")

@@ -1,6 +1,5 @@
 """JSON bodies as typed requests; what does not fit is refused by name."""
 
-import re
 from typing import TypeVar
 
 import msgspec
@@ -8,7 +7,7 @@ import msgspec
 from fairlead.errors import InvalidRequest
 
 T = TypeVar("T")
-_PLACE = re.compile(r" - at (?:`key` in )?`(?:key in )?\$\.?(.*)`$")
+SHOWN = 256  # characters of a message that shows what the body holds: it may show a name or a value of any length
 
 
 def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
@@ -16,9 +15,9 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        message = str(error)
-        place = _PLACE.search(message)
-        raise InvalidRequest(_PLACE.sub("", message), place[1] if place else "") from None
+        message, found, place = str(error).rpartition(" - at ")
+        field = place.partition("$")[2].removeprefix(".").removesuffix("`")
+        raise InvalidRequest((message if found else place)[:SHOWN], field if found else "") from None
     except RecursionError:
         raise InvalidRequest("the body is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -5,12 +5,13 @@ Claude Code's `metadata.user_id` is JSON with `device_id` and `session_id`; in e
 start would be a client of its own.
 """
 
-import re
 from typing import Any, NamedTuple
 
 import msgspec
 
-_WITH_SESSION = re.compile(r"(?P<user>user_.+_account_.*)_session_(?P<session>.+)")
+from fairlead.errors import InvalidRequest
+
+MAX_USER_ID = 1024  # characters: several times what Claude Code sends
 
 
 class UserId(NamedTuple):
@@ -20,12 +21,18 @@ class UserId(NamedTuple):
     session: str = ""
 
 
-def parse(text: Any) -> UserId:
-    """Return what `text` names; a value that is no text names nothing."""
+def parse(text: Any, field: str) -> UserId:
+    """Return what `text` names; a value that is no text names nothing.
+
+    Raise InvalidRequest, which names `field`, for a text that is too long. It is not looked at.
+    """
     if not isinstance(text, str):
         return UserId()
-    if found := _WITH_SESSION.fullmatch(text):
-        return UserId(found["user"], found["session"])
+    if len(text) > MAX_USER_ID:
+        raise InvalidRequest(f"at most {MAX_USER_ID} characters, got {len(text)}", field)
+    user, _, session = text.rpartition("_session_")
+    if user.startswith("user_") and "_account_" in user and session:
+        return UserId(user, session)
     try:
         fields = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
@@ -36,9 +43,10 @@ def parse(text: Any) -> UserId:
     return UserId(device if isinstance(device, str) else "", fields["session_id"])
 
 
-def named_by(metadata: Any, *texts: str | None) -> UserId:
-    """Return the first user and the first session that `texts` and then `user_id` of `metadata` name."""
+def named_by(metadata: Any, user: str | None = None, safety_identifier: str | None = None) -> UserId:
+    """Return the first user and the first session that the fields of a body name; raise InvalidRequest as `parse`."""
     in_metadata = metadata.get("user_id") if isinstance(metadata, dict) else None
-    ids = [parse(text) for text in (*texts, in_metadata) if text]
+    fields = {"user": user, "safety_identifier": safety_identifier, "metadata.user_id": in_metadata}
+    ids = [parse(text, field) for field, text in fields.items() if text]
     users, sessions = (each.user for each in ids if each.user), (each.session for each in ids if each.session)
     return UserId(next(users, ""), next(sessions, ""))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from serving.names import MAX_NAME, normalized
+from serving.names import MAX_NAME, MAX_SPELLING, normalized
 
 # Mostly of what a name may hold: few are looked for in vain.
 VISIBLE = st.characters(categories=["L", "M", "N", "P", "S"], include_characters=" \t\u00a0")
@@ -80,3 +80,12 @@ def test_what_is_ambiguous_is_refused_and_shown_escaped(name: str, shown: str) -
 @pytest.mark.parametrize("name", ["bob", "bob jones", "acme:eu-west/7", "李雷", "Ωμέγα", "नमस्ते", "a" * MAX_NAME])
 def test_ordinary_names_are_kept_as_they_are(name: str) -> None:
     assert normalized(name) == name
+
+
+def test_a_spelling_that_is_far_too_long_is_not_looked_at() -> None:
+    """Unicode's order of accents takes the square of their number."""
+    assert normalized("ann".rjust(MAX_SPELLING)) == "ann"
+    with pytest.raises(ValueError, match=f"must be at most {MAX_NAME} characters, got {MAX_SPELLING + 1}"):
+        normalized("ann".rjust(MAX_SPELLING + 1))
+    with pytest.raises(ValueError, match="got 1000001"):
+        normalized("a" + "\u0301\u0323" * 500_000)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.errors import ERRORS
+from gateway.http.decoding import SHOWN
 from gateway.http.errors import STATUSES
 from gateway.http.parameters import Unsupported
 from tests.gateway.http.conftest import serving
@@ -69,6 +70,13 @@ def test_known_parameters_that_are_not_obeyed_are_refused_by_name(http: HttpClie
     for answer in (http.chat(**{name: ["something"]}), http.complete(**{name: ["something"]})):
         assert answer.status == 400
         assert answer.error["param"] == name
+
+
+def test_a_name_that_looks_like_a_place_is_shown_in_part(http: HttpClient) -> None:
+    answer = http.chat(structured_outputs={" - at `$.x`" * 2000 + "\n": 1})
+    assert answer.status == 400
+    assert answer.error["param"] == "structured_outputs"
+    assert len(answer.error["message"]) < 2 * SHOWN
 
 
 def test_parameters_that_ask_for_nothing_are_let_through(http: HttpClient) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from gateway.core.session_tree import Session
 from gateway.http.chat_completions import chat_completions
-from gateway.http.user_id import UserId, named_by, parse
-from tests.gateway.http.http_client import CHAT, HELLO, MESSAGES, RESPONSES, TEXT, HttpClient
+from gateway.http.user_id import MAX_USER_ID, UserId, named_by, parse
+from tests.gateway.http.http_client import CHAT, CONVERSATIONS, HELLO, MESSAGES, RESPONSES, TEXT, HttpClient
 from tests.services import Process
 
 DEVICE = "d" * 64
@@ -44,10 +44,16 @@ def test_every_session_of_claude_code_is_the_same_client(
         (f"user_{DEVICE}_account__session_{ID}", UserId(f"user_{DEVICE}_account_", ID)),
         ('{"session_id": "s"}', UserId("", "s")),
         ('{"device_id": 1, "session_id": "s"}', UserId("", "s")),
-        *((text, UserId(text)) for text in ("ann", "", "1", "[]", "null", '{"a"', '{"session_id": 1}', "[" * 100_000)),
+        *((text, UserId(text)) for text in ("ann", "", "1", "[]", "null", '{"a"', '{"session_id": 1}', "[" * 1000)),
         *(
             (text, UserId(text))
-            for text in ("ann_session_5", "user_5_session_6", "user_a_account_b", '{"name": "ann"}')
+            for text in (
+                "ann_session_5",
+                "user_5_session_6",
+                "user_a_account_b",
+                f"{ACCOUNT}_session_",
+                '{"name": "ann"}',
+            )
         ),
         (None, UserId()),
         (1, UserId()),
@@ -56,7 +62,16 @@ def test_every_session_of_claude_code_is_the_same_client(
     ],
 )
 def test_ids(text: object, expected: UserId) -> None:
-    assert parse(text) == expected
+    assert parse(text, "user") == expected
+
+
+@pytest.mark.parametrize(("path", "field"), [*FIELDS, (MESSAGES, "metadata"), (CONVERSATIONS, "metadata")])
+def test_the_length_of_an_id_is_bounded(http: HttpClient, path: str, field: str) -> None:
+    text = "user_" + "_account_" * 2000
+    value, place = ({"user_id": text}, "metadata.user_id") if field == "metadata" else (text, field)
+    answer = http.post(path, {**PROMPTS.get(path, {}), field: value})
+    assert answer.status == 400
+    assert answer.json["error"]["message"] == f"{place}: at most {MAX_USER_ID} characters, got {len(text)}"
 
 
 def test_the_first_that_names_a_user_or_a_session_counts() -> None:
