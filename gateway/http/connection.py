@@ -1,13 +1,16 @@
 """One HTTP connection, within bounds that uvicorn does not have."""
 
 import asyncio
+import urllib.parse
 
+import httptools
 from uvicorn._types import ASGI3Application
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from fairlead.errors import InvalidRequest
+from gateway.http.cycle import HTTP_1_0, HttpCycle
 from gateway.http.dialect import OPENAI
 from gateway.http.gathering_transport import GatheringTransport
 
@@ -33,7 +36,7 @@ class HttpConnection(HttpToolsProtocol):
         self._head = 0  # bytes
         self._limit: asyncio.TimerHandle | None = None
         self._reader_limit: asyncio.TimerHandle | None = None
-        self._answering: RequestResponseCycle | None = None  # `cycle` is the last request, which may wait for this one
+        self._answering: HttpCycle | None = None  # `cycle` is the last request, which may wait for this one
         self.lost: asyncio.Future[None] = self.loop.create_future()  # done when the connection is gone
 
     @property
@@ -48,7 +51,8 @@ class HttpConnection(HttpToolsProtocol):
 
     def write_chunk(self, data: bytes) -> None:
         """Write a part of an answer whose head is written and names no length, without the steps of ASGI."""
-        self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        assert self._answering is not None
+        self.transport.write(self._answering.framed(data))
 
     def abort(self) -> None:
         """Break the connection."""
@@ -72,8 +76,12 @@ class HttpConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
+        self._unset_keepalive_if_required()
         self._head += len(data)
-        super().data_received(data)
+        try:
+            self._parse(data)
+        except httptools.HttpParserError:
+            self._refuse(b"400 Bad Request", "the request is not valid HTTP")
         if self._head > MAX_HEAD and not self.transport.is_closing():
             self._refuse(b"431 Request Header Fields Too Large", f"headers have at most {MAX_HEAD} bytes")
 
@@ -97,10 +105,18 @@ class HttpConnection(HttpToolsProtocol):
         self._await_head()
 
     def on_headers_complete(self) -> None:
-        """See httptools."""
+        """See httptools. A request with an Upgrade is begun by its second parsing, without it."""
         self._head = 0
         self._stop_waiting()
-        super().on_headers_complete()
+        if self._is_upgrade:
+            return
+        is_waiting = self.cycle is not None and not self.cycle.response_complete
+        self.cycle = self._new_cycle()
+        if is_waiting:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, self.app))
+        else:
+            self._start_asgi_task(self.cycle, self.app)
 
     def on_body(self, body: bytes) -> None:
         """See httptools."""
@@ -111,7 +127,8 @@ class HttpConnection(HttpToolsProtocol):
         """See httptools."""
         self._head = 0
         self._stop_waiting()
-        super().on_message_complete()
+        if not self._is_upgrade:
+            super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """See uvicorn: an answer is written."""
@@ -127,12 +144,56 @@ class HttpConnection(HttpToolsProtocol):
         self._await_reader()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        assert isinstance(cycle, HttpCycle)
         self._answering = cycle
         super()._start_asgi_task(cycle, app)
 
-    def send_400_response(self, msg: str) -> None:
-        """See uvicorn."""
-        self._refuse(b"400 Bad Request", "the request is not valid HTTP")
+    @property
+    def _is_upgrade(self) -> bool:
+        """Whether the request that is parsed asks for another protocol; CONNECT counts as none, and is refused."""
+        return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+
+    def _parse(self, data: bytes) -> None:
+        while data:
+            try:
+                self.parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                data = self._head_without_upgrade() + data[upgrade.args[0] :]
+                self.parser = httptools.HttpRequestParser(self)
+                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's first
+
+    def _head_without_upgrade(self) -> bytes:
+        """Return the head that was parsed last as if it had no Upgrade, which may be ignored (RFC 9110, 7.8).
+
+        The parser stops after a head with an Upgrade, and takes what follows for the other protocol.
+        """
+        line = b"%b %b HTTP/%b\r\n" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
+        fields = [b"%b: %b\r\n" % header for header in self.headers if header[0] != b"upgrade"]
+        return b"".join([line, *fields, b"\r\n"])
+
+    def _new_cycle(self) -> HttpCycle:
+        """Complete the scope of the request whose head has arrived; raises HttpParserInvalidURLError."""
+        url, version = httptools.parse_url(self.url), self.parser.get_http_version()
+        raw_path = url.path or b"/"
+        self.scope["method"] = self.parser.get_method().decode()
+        self.scope["http_version"] = version
+        self.scope["path"] = urllib.parse.unquote(raw_path.decode("ascii"))
+        self.scope["raw_path"] = raw_path
+        self.scope["query_string"] = url.query or b""
+        return HttpCycle(
+            scope=self.scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=[],
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue and version != HTTP_1_0,
+            keep_alive=self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
 
     def _await_head(self) -> None:
         self._stop_waiting()

@@ -1,0 +1,66 @@
+"""One request of a connection and its answer, in the framing of the caller's version of HTTP."""
+
+from uvicorn._types import ASGISendEvent
+from uvicorn.protocols.http.httptools_impl import HEADER_VALUE_RE, STATUS_LINE, RequestResponseCycle
+
+from gateway.http.asgi import Headers
+
+HTTP_1_0 = "1.0"
+
+
+class HttpCycle(RequestResponseCycle):
+    """A request that is answered when the ones before it are.
+
+    An answer without a length is chunked for callers of HTTP/1.1; for those of HTTP/1.0, which has no chunks, it ends
+    with the connection (RFC 9112, 6.1 and 6.3).
+    """
+
+    async def send(self, message: ASGISendEvent) -> None:
+        """See ASGI; returns once the network has taken what was written before."""
+        if self.flow.write_paused and not self.disconnected:
+            await self.flow.drain()
+        if self.disconnected:
+            return
+        if message["type"] == "http.response.start":
+            self._write_head(message["status"], list(message["headers"]))
+        elif message["type"] == "http.response.body":
+            self._write_body(message["body"], message.get("more_body", False))
+
+    def framed(self, data: bytes) -> bytes:
+        """Return a part of an answer without a length as it is written to this caller; `data` is not empty."""
+        return b"%x\r\n%b\r\n" % (len(data), data) if self.chunked_encoding else data
+
+    def _write_head(self, status: int, headers: Headers) -> None:
+        self.response_started = True
+        self.waiting_for_100_continue = False
+        is_old = self.scope["http_version"] == HTTP_1_0
+        ends_by_itself = any(name == b"content-length" for name, _ in headers) or self._has_no_body(status)
+        self.chunked_encoding = not (ends_by_itself or is_old)
+        self.keep_alive = self.keep_alive and (ends_by_itself or not is_old)
+        head = [STATUS_LINE[status]]
+        for name, value in headers:
+            if HEADER_VALUE_RE.search(value):
+                raise ValueError(f"the value of the header {name!r} has control characters")
+            head.append(b"%b: %b\r\n" % (name, value))
+        if self.chunked_encoding:
+            head.append(b"transfer-encoding: chunked\r\n")
+        if not self.keep_alive:
+            head.append(b"connection: close\r\n")
+        elif is_old:
+            head.append(b"connection: keep-alive\r\n")
+        self.transport.write(b"".join([*head, b"\r\n"]))
+
+    def _has_no_body(self, status: int) -> bool:
+        return self.scope["method"] == "HEAD" or status in (204, 304)
+
+    def _write_body(self, data: bytes, has_more: bool) -> None:
+        if self.scope["method"] != "HEAD":
+            end = b"0\r\n\r\n" if self.chunked_encoding and not has_more else b""
+            if written := (self.framed(data) if data else b"") + end:
+                self.transport.write(written)
+        if not has_more:
+            self.response_complete = True
+            self.message_event.set()
+            if not self.keep_alive:
+                self.transport.close()
+            self.on_response()
