@@ -33,8 +33,11 @@ class Backend(Encoder, Protocol):
     once.
     """
 
-    def compile(self, constraint: Constraint) -> object:
-        """Return the compiled form of a constraint, for its submissions; called on a thread of its own, one at a time.
+    def known(self, constraint: Constraint) -> object | None:
+        """Return the compiled form of a constraint at once, None if it is yet to be compiled."""
+
+    async def compile(self, constraint: Constraint) -> object:
+        """Return the compiled form of a constraint, for its submissions; if it is cancelled, the work ends.
 
         Raises InvalidRequest with the name of the field for a constraint that cannot be obeyed here.
         """

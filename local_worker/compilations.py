@@ -4,28 +4,29 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 from fairlead.errors import FairleadError, Internal
 from local_worker.attempt import Submission
 from local_worker.backend import Backend
-from local_worker.fair_executor import FairExecutor
+from local_worker.fair_turns import FairTurns
 from local_worker.step_events import Sink
 from serving.constraint import Constraint
 
 log = logging.getLogger(__name__)
+AT_ONCE = 2  # so that a constraint which takes long leaves room for another tenant's
+MOST_WAITING = 64  # of each tenant
 CompilationKey = tuple[Sink, str, int]  # with request id and attempt
 
 
 class Compilations:
     """The submissions that wait for their constraints; clients take turns by the sizes of what they have compiled.
 
-    All methods belong to the event loop.
+    What is known, or holds nothing that a caller wrote, takes no turn. All methods belong to the event loop.
     """
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._turns = FairExecutor("grammars")
+        self._turns = FairTurns(AT_ONCE, MOST_WAITING)
         self._tasks: dict[CompilationKey, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
@@ -65,8 +66,7 @@ class Compilations:
     ) -> None:
         result: Submission | FairleadError
         try:
-            work = partial(self._backend.compile, constraint)
-            result = replace(submission, grammar=await self._turns.run(submission.client, 1 + constraint.size, work))
+            result = replace(submission, grammar=await self._grammar(submission.client, constraint))
         except FairleadError as error:
             result = error
         except Exception:
@@ -74,3 +74,11 @@ class Compilations:
             result = Internal("the constraint could not be compiled")
         del self._tasks[key]
         done(result)
+
+    async def _grammar(self, client: str, constraint: Constraint) -> object:
+        if (grammar := self._backend.known(constraint)) is not None:
+            return grammar
+        if not constraint.texts:
+            return await self._backend.compile(constraint)
+        async with self._turns.turn(client, 1 + constraint.size):
+            return self._backend.known(constraint) or await self._backend.compile(constraint)

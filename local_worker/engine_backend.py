@@ -5,6 +5,7 @@ import time
 
 from fairlead.errors import InvalidRequest
 from local_worker.attempt import Submission
+from local_worker.constraint_compiler import ConstraintCompiler
 from local_worker.core.job import Job
 from local_worker.core.output_text import OutputText
 from local_worker.engine.grammars import Grammar, Grammars
@@ -25,7 +26,7 @@ class EngineBackend:
     ) -> None:
         self._prompt_encoder = prompts
         self._tokenizer = tokenizer
-        self._grammars = grammars
+        self._compiler = ConstraintCompiler(grammars) if grammars is not None else None
         self._loop = loop
         self._arrivals = itertools.count()
 
@@ -36,6 +37,8 @@ class EngineBackend:
     def stop(self) -> None:
         """See Backend."""
         self._loop.stop()
+        if self._compiler is not None:
+            self._compiler.close()
 
     def encode(self, prompt: PromptToEncode) -> EncodedPrompt:
         """See Backend."""
@@ -45,11 +48,15 @@ class EngineBackend:
         """See Backend."""
         return self._prompt_encoder.decode(token_ids, model)
 
-    def compile(self, constraint: Constraint) -> Grammar:
+    def known(self, constraint: Constraint) -> Grammar | None:
         """See Backend."""
-        if self._grammars is None:
+        return self._compiler.known(constraint) if self._compiler is not None else None
+
+    async def compile(self, constraint: Constraint) -> Grammar:
+        """See Backend."""
+        if self._compiler is None:
             raise InvalidRequest("is not supported by this worker's engine", constraint.field)
-        return self._grammars.compile(constraint)
+        return await self._compiler.compile(constraint)
 
     def submit(self, sink: Sink, submission: Submission) -> None:
         """Check and queue a request; see Backend. The checks detect gateways that send invalid values."""

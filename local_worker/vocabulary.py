@@ -10,9 +10,11 @@ class ByteVocabulary:
 
     bos_token_id = None
 
-    def __init__(self, tokens: Sequence[bytes], eos_token_ids: Sequence[int]) -> None:
+    def __init__(
+        self, tokens: Sequence[bytes], eos_token_ids: Sequence[int], special_token_ids: Sequence[int] = ()
+    ) -> None:
         self.tokens = tokens
-        self.special_token_ids = list(eos_token_ids)
+        self.special_token_ids = sorted({*eos_token_ids, *special_token_ids})
         self.eos_token_id = eos_token_ids[0]
         self._ids = {token: number for number, token in enumerate(tokens)}
 
@@ -22,7 +24,9 @@ class ByteVocabulary:
         return [self._ids[piece] for piece in pieces if piece in self._ids]
 
 
-def vocabulary_of(tokens: Sequence[bytes], eos_token_ids: Sequence[int]) -> LLTokenizer:
-    """Return the vocabulary in which token `k` stands for `tokens[k]`."""
-    wrapper = TokenizerWrapper(ByteVocabulary(tokens, eos_token_ids))
+def vocabulary_of(
+    tokens: Sequence[bytes], eos_token_ids: Sequence[int], special_token_ids: Sequence[int] = ()
+) -> LLTokenizer:
+    """Return the vocabulary in which token `k` stands for `tokens[k]`; those that end a sequence are special, too."""
+    wrapper = TokenizerWrapper(ByteVocabulary(tokens, eos_token_ids, special_token_ids))
     return LLTokenizer(wrapper, len(tokens), list(eos_token_ids))

@@ -104,7 +104,10 @@ class AdapterBackend:
         """See Backend."""
         return self._prompts.decode(token_ids, model)
 
-    def compile(self, constraint: Constraint) -> object:
+    def known(self, constraint: Constraint) -> None:
+        """See Backend; the engine knows."""
+
+    async def compile(self, constraint: Constraint) -> object:
         """See Backend. The engine compiles the constraint, and refuses the request if it cannot."""
         if constraint.kind not in self._info.constraints:
             raise InvalidRequest(f"is not supported by the engine, {self._info.engine}", constraint.field)

@@ -2,6 +2,7 @@
 
 llguidance compiles lazily: what it makes of a constraint is small at first, and grows with the masks that are computed.
 Its limits bound both, as fuel, which is the same on every machine; an output is refused when it exceeds them by itself.
+They do not bound everything: a Sandbox shows first that a caller's constraint compiles in the time that it may take.
 """
 
 import json
@@ -15,6 +16,8 @@ from weakref import WeakValueDictionary
 
 from fairlead.errors import InvalidRequest
 from local_worker.json_options import json_options
+from local_worker.sandbox_process import Setup
+from local_worker.schema_size import check_schema
 from serving.constraint import Constraint
 
 if TYPE_CHECKING:  # a worker without it refuses constraints
@@ -25,12 +28,15 @@ LONGEST_SHOWN = 40  # characters of a value in an error
 LONGEST_REASON = 500  # characters of what the library complains of
 LIMITS: dict[str, Any] = {
     "initial_lexer_fuel": 1_000_000,  # about 20 ms
-    "max_grammar_size": 10_000,  # compiled in about 0.1 s
+    "max_grammar_size": 10_000,
     "max_lexer_states": 10_000,  # up to 2 kB each
     "step_lexer_fuel": 50_000,  # about 4 ms
     "step_max_items": 10_000,  # less than 1 ms
     "verbose_errors": False,
 }
+CPU_SECONDS = 1.0  # of one compilation; what honest callers send takes milliseconds
+MEMORY_BYTES = 1 << 30
+NICENESS = 10  # of all work on constraints: steps come first where they share a core
 DEAD_ENDS = ("NoExtension", "NoExtensionBias")  # the library's words for it
 
 
@@ -94,8 +100,38 @@ class Grammars:
         self._recent: OrderedDict[Constraint, Grammar] = OrderedDict()
         self._lock = Lock()
 
+    def known(self, constraint: Constraint) -> Grammar | None:
+        """Return the grammar of `constraint` if it is compiled."""
+        return self._known.get(constraint)
+
+    def setup(self) -> Setup:
+        """Return what a Sandbox needs to compile as this object does; it takes up to a second."""
+        vocabulary = self._loaded()
+        ids = range(vocabulary.vocab_size)
+        return Setup(
+            [vocabulary.decode_bytes([token]) for token in ids],
+            [token for token in ids if vocabulary.is_special_token(token)],
+            vocabulary.eos_tokens,
+            LIMITS,
+            CPU_SECONDS,
+            MEMORY_BYTES,
+            NICENESS,
+        )
+
+    def source(self, constraint: Constraint) -> str:
+        """Return `constraint` as llguidance reads it; raise InvalidRequest for what is known to be wrong or too much.
+
+        Nothing is compiled yet.
+        """
+        if find_spec("llguidance") is None:
+            raise InvalidRequest("is not supported by this worker, which lacks llguidance", constraint.field)
+        try:
+            return _source(constraint)
+        except (ValueError, RecursionError) as error:
+            raise InvalidRequest(_reason(str(error)), constraint.field) from error
+
     def compile(self, constraint: Constraint) -> Grammar:
-        """Return the grammar of `constraint`, which takes milliseconds if it is not known, at worst a hundred.
+        """Return the grammar of `constraint`, which takes as long as in a Sandbox if it is not known.
 
         Raises InvalidRequest, which names the field and the library's reason.
         """
@@ -117,20 +153,28 @@ class Grammars:
         return Grammar(self._compiled(constraint))
 
     def _compiled(self, constraint: Constraint) -> "LLMatcher":
-        if find_spec("llguidance") is None:
-            raise InvalidRequest("is not supported by this worker, which lacks llguidance", constraint.field)
+        source = self.source(constraint)
         from llguidance import LLMatcher, LLParserLimits
 
         try:
+            vocabulary = self._loaded()
+        except ValueError as error:
+            raise InvalidRequest(_reason(str(error)), constraint.field) from error
+        matcher = LLMatcher(vocabulary, source, log_level=0, limits=LLParserLimits(**LIMITS))
+        if matcher.is_error():
+            raise refused(matcher.get_error(), constraint)
+        return matcher
+
+    def _loaded(self) -> "LLTokenizer":
+        with self._lock:
             if self._vocabulary is None:
                 self._vocabulary = self._make_vocabulary()
-            source = _source(constraint)
-        except (ValueError, RecursionError) as error:
-            raise InvalidRequest(_reason(str(error)), constraint.field) from error
-        matcher = LLMatcher(self._vocabulary, source, log_level=0, limits=LLParserLimits(**LIMITS))
-        if matcher.is_error():
-            raise InvalidRequest(_reason(matcher.get_error()), constraint.field)
-        return matcher
+            return self._vocabulary
+
+
+def refused(error: str, constraint: Constraint) -> InvalidRequest:
+    """Return the refusal of `constraint` for an error of the library."""
+    return InvalidRequest(_reason(error), constraint.field)
 
 
 def _source(constraint: Constraint) -> str:
@@ -141,7 +185,9 @@ def _source(constraint: Constraint) -> str:
         case "json_object", _:
             return _of_schema({"type": "object"})
         case "json_schema", [text]:
-            return _of_schema(json.loads(text))
+            schema = json.loads(text)
+            check_schema(schema)
+            return _of_schema(schema)
         case "regex", [text]:
             return LLMatcher.grammar_from_regex(text)
         case "choice", texts:

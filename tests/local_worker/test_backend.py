@@ -1,7 +1,6 @@
 """The worker's gRPC services over a backend that schedules by itself and implements only the port."""
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator
 
 import grpc
@@ -37,7 +36,7 @@ class Echo:
         self.service = WorkerService(self)
         self.here: dict[tuple[Sink, str, int], None] = {}
         self.grammars: list[object] = []  # of what was submitted
-        self.may_compile = threading.Event()
+        self.may_compile = asyncio.Event()
 
     def start(self) -> None: ...
 
@@ -45,11 +44,15 @@ class Echo:
 
     def flush_cache(self) -> None: ...
 
-    def compile(self, constraint: Constraint) -> object:
+    def known(self, constraint: Constraint) -> object | None:
+        return constraint.texts[0] if constraint.texts == ("known",) else None
+
+    async def compile(self, constraint: Constraint) -> object:
         [text] = constraint.texts
         if text == "impossible":
             raise InvalidRequest("cannot be compiled", constraint.field)
-        self.may_compile.wait(WAIT)
+        async with asyncio.timeout(WAIT):
+            await self.may_compile.wait()
         return text
 
     def encode(self, prompt: PromptToEncode) -> EncodedPrompt:
@@ -244,12 +247,13 @@ async def test_constraints_are_compiled_beside_other_requests_and_wait_for_a_dra
         constrained("compiled", "a+"),  # a repeated message
         constrained("waits", "b+"),
         constrained("aborted", "c+"),
+        constrained("not behind them", "known"),
         worker_pb2.Submit(request_id="free", token_ids=b"tell"),
     ]
     aborted = worker_pb2.Abort(request_id="aborted")
     await call.write(worker_pb2.SessionCommands(submits=submits, aborts=[aborted]))
-    early = {end.request_id: end for end in (await until_ended(call, 3)).ended}
-    assert {*early} == {"refused", "free", "aborted"}
+    early = {end.request_id: end for end in (await until_ended(call, 4)).ended}
+    assert {*early} == {"refused", "free", "aborted", "not behind them"}
     refused = early["refused"]
     assert Outcome(refused.outcome) is Outcome.REJECTED_INVALID
     assert (refused.field, refused.message) == ("sampling.regex", "sampling.regex: cannot be compiled")
@@ -259,7 +263,7 @@ async def test_constraints_are_compiled_beside_other_requests_and_wait_for_a_dra
     echo.may_compile.set()
     late = await until_ended(call, 2)
     assert [end.request_id for end in late.ended] == ["compiled", "waits"]
-    assert echo.grammars == [None, "a+", "b+"]
+    assert echo.grammars == [None, "known", "a+", "b+"]
     async with asyncio.timeout(WAIT):
         await drained
 

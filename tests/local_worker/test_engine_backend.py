@@ -14,12 +14,12 @@ from serving.constraint import Constraint
 from tests.local_worker.engine.driving import make_batcher
 
 
-def test_an_engine_without_masks_refuses_constraints_by_name() -> None:
+async def test_an_engine_without_masks_refuses_constraints_by_name() -> None:
     model = load_model(WorkerConfig(secret="s" * 16, engine="fake"))
     prompts = PromptEncoder(model.tokenizer, model.vocab_size, model.block_tokens, "s" * 16, model.revisions, 100)
     loop = EngineLoop(make_batcher(), model.engine, lambda _: None, lambda _: None)
     able: Backend = EngineBackend(prompts, model.tokenizer, model.grammars, loop)
     unable: Backend = EngineBackend(prompts, model.tokenizer, None, loop)
-    assert isinstance(able.compile(Constraint("regex", ("a+",))), Grammar)
+    assert isinstance(await able.compile(Constraint("json_object")), Grammar)
     with pytest.raises(InvalidRequest, match=r"sampling\.regex: is not supported by this worker's engine"):
-        unable.compile(Constraint("regex", ("a+",)))
+        await unable.compile(Constraint("regex", ("a+",)))
