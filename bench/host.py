@@ -25,7 +25,7 @@ from local_worker.core.output_text import OutputText
 from local_worker.engine.batch_inputs import BatchInputs
 from local_worker.engine.kv import LayerShape, PagedKV
 from local_worker.engine.model_files import resolve
-from local_worker.engine.page_tables import PageTables
+from local_worker.engine.page_tables import PageLists, PageTables
 from local_worker.loop import EngineLoop
 from local_worker.messages import add_events
 from local_worker.step_events import StepEvents
@@ -63,12 +63,13 @@ class Preparing:
 
     def __init__(self, text: list[int]) -> None:
         self._text = text
-        self._kv = PagedKV([LayerShape(1, 8, 8)], KV_TOKENS // BLOCK, BLOCK, torch.float32, torch.device("cpu"))
+        self._lists = PageLists()
+        self._kv = PagedKV([LayerShape(1, 8, 8, 1)], KV_TOKENS // BLOCK, BLOCK, torch.float32, torch.device("cpu"))
 
     def prepare(self, batch: Batch) -> None:
         """Do the work that precedes the forward pass."""
         inputs = BatchInputs(batch.slices, self._kv)
-        PageTables(inputs.slices, BLOCK, self._kv.device)
+        PageTables(inputs.slices, BLOCK, self._kv.device, self._lists)
 
     def launch(self, batch: Batch) -> CompletedStep:
         """See Engine."""

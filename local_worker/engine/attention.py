@@ -44,17 +44,28 @@ class Attention(Protocol):
 
 
 class LayerStep:
-    """The inputs of one layer in one step: `queries` [tokens, heads, size], `keys` and `values` of the same tokens."""
+    """The inputs of one layer in one step: `queries` [tokens, heads, size], `keys` and `values` of the same tokens.
 
-    __slots__ = ("keys", "queries", "scaling", "values", "window")
+    A layer with `sinks` [heads] adds exp(sink) to the sum by which each head's softmax divides (StreamingLLM, arXiv
+    2309.17453, section 3.3; as GPT-OSS learns it).
+    """
+
+    __slots__ = ("keys", "queries", "scaling", "sinks", "values", "window")
 
     def __init__(
-        self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float, window: int | None
+        self,
+        queries: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        scaling: float,
+        window: int | None,
+        sinks: torch.Tensor | None = None,
     ) -> None:
         self.queries = queries
         self.keys = keys
         self.values = values
         self.scaling = scaling
+        self.sinks = sinks
         self.window = window  # number of tokens that a query sees, its own included; None: its own and all before it
 
 
@@ -90,13 +101,14 @@ class PagedAttention:
         *,
         scaling: float,
         sliding_window: int | None = None,
+        s_aux: torch.Tensor | None = None,
         **_: Any,
     ) -> tuple[torch.Tensor, None]:
         """Compute the attention of one layer: [1, heads, tokens, size] in, [1, tokens, heads, size] out."""
         layer = int(module.layer_idx)  # type: ignore[arg-type]
         keys, values = key[0].transpose(0, 1), value[0].transpose(0, 1)
         self._kv.write(layer, self._slots, keys, values)
-        step = LayerStep(query[0].transpose(0, 1), keys, values, scaling, sliding_window)
+        step = LayerStep(query[0].transpose(0, 1), keys, values, scaling, sliding_window, s_aux)
         return self._backend.attend(layer, step)[None], None
 
 

@@ -43,12 +43,17 @@ class BatchInputs:
         if len(self._missing):
             self.ids.index_copy_(0, self._missing, sampled.index_select(0, self._sources))
 
-    def overwrite(self, other: "BatchInputs") -> None:
-        """Copy `other`, a batch of the same shape, into these tensors, which a captured graph reads."""
-        self.ids.copy_(other.ids)
-        self.positions.copy_(other.positions)
-        self.slots.copy_(other.slots)
-        self.rows.copy_(other.rows)
+    def overwrite(self, other: "BatchInputs", idle_slot: int) -> None:
+        """Copy `other`, a batch that is not larger, into these tensors, which a captured graph reads.
+
+        The remaining tokens are those of earlier batches. They are computed in vain, and write to `idle_slot`.
+        """
+        tokens = len(other.slots)
+        self.ids[:tokens].copy_(other.ids)
+        self.positions[:tokens].copy_(other.positions)
+        self.slots[:tokens].copy_(other.slots)
+        self.slots[tokens:].fill_(idle_slot)
+        self.rows[: len(other.rows)].copy_(other.rows)
 
 
 def _known(piece: Slice) -> tuple[int, ...]:

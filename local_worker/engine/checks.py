@@ -66,13 +66,16 @@ def probe(model: Any, name: str) -> list[LayerShape]:
         *,
         scaling: float | None = None,
         sliding_window: int | None = None,
+        s_aux: torch.Tensor | None = None,
         **arguments: Any,
     ) -> tuple[torch.Tensor, None]:
         refuse_unknown(arguments)
+        if s_aux is not None and s_aux.shape != query.shape[1:2]:
+            raise UnsupportedModel(f"attention sinks of the shape {tuple(s_aux.shape)}: one for each head is supported")
         masks.check(attention_mask, sliding_window)
         if scaling is None:
             raise UnsupportedModel("the model passes no scaling to its attention")
-        calls.append((int(module.layer_idx), LayerShape(key.shape[1], key.shape[3], value.shape[3])))
+        calls.append((int(module.layer_idx), LayerShape(key.shape[1], key.shape[3], value.shape[3], query.shape[1])))
         return query.new_zeros(1, query.shape[2], query.shape[1], value.shape[3]), None
 
     AttentionInterface.register(name, record)

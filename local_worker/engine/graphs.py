@@ -1,4 +1,4 @@
-"""CUDA graphs of decode steps. In small batches, launching the kernels one by one takes longer than their work."""
+"""CUDA graphs of small steps. In small batches, launching the kernels one by one takes longer than their work."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,36 +7,35 @@ import torch
 
 from local_worker.core.batch import Slice
 from local_worker.engine.attention import PagedAttention
-from local_worker.engine.batch_inputs import BatchInputs, lone_slice
-from local_worker.engine.flashinfer import FlashInfer, FlashInferDecode
+from local_worker.engine.batch_inputs import BatchInputs
+from local_worker.engine.flashinfer import FlashInfer, FlashInferGraph
+from local_worker.engine.graph_sizes import GraphSize, idle_slices
 from local_worker.engine.kv import PagedKV
 
-SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128)
 WARM_UPS = 2
 
 Forward = Callable[[BatchInputs], torch.Tensor]  # returns logits [rows, vocabulary]
 
 
-class DecodeGraph:
-    """The forward pass of `batch` decoding requests, captured once and replayed on new inputs."""
+class StepGraph:
+    """The forward pass of a batch of at most `size`, captured once and replayed on new inputs."""
 
     def __init__(
         self,
         forward: Forward,
         attention: PagedAttention,
         kv: PagedKV,
-        backend: FlashInferDecode,
-        batch: int,
+        backend: FlashInferGraph,
+        size: GraphSize,
         pool: Any,
     ) -> None:
         self._kv = kv
         self._backend = backend
-        # The spare page belongs to no request: padding writes there, and no request reads it.
-        self._idle = [lone_slice([0], 0, [kv.spare_page], samples=True)] * batch
-        self._inputs = BatchInputs(self._idle, kv)
+        slices = idle_slices(size, kv)
+        self._inputs = BatchInputs(slices, kv)
         self._graph = torch.cuda.CUDAGraph()
         with attention.using(backend):
-            attention.plan(self._idle, self._inputs.slots)
+            attention.plan(slices, self._inputs.slots)
             side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
@@ -47,17 +46,18 @@ class DecodeGraph:
                 self._logits = forward(self._inputs)
 
     def replay(self, slices: Sequence[Slice], sampled: torch.Tensor) -> torch.Tensor:
-        """Compute the logits [slices, vocabulary]; they are valid until the next replay of any graph."""
-        inputs = BatchInputs([*slices, *self._idle[len(slices) :]], self._kv)
+        """Compute the logits of the slices that sample; they are valid until the next replay of any graph."""
+        inputs = BatchInputs(slices, self._kv)
         inputs.complete(sampled)
-        self._inputs.overwrite(inputs)
+        self._inputs.overwrite(inputs, self._kv.spare_slot)
         self._backend.plan(inputs.slices)
         self._graph.replay()
-        return self._logits[: len(slices)]
+        return self._logits[: len(inputs.rows)]
 
 
-class DecodeGraphs:
-    """One graph for each of SIZES up to the first that holds `requests`; a request has at most `pages` pages.
+class StepGraphs:
+    """One graph for each of `sizes`, of which the first that holds a batch computes it; a request has at most `pages`
+    pages.
 
     All graphs are captured at the start, so that a failed capture shows at once and no request waits for one.
     """
@@ -68,35 +68,23 @@ class DecodeGraphs:
         attention: PagedAttention,
         kv: PagedKV,
         backend: FlashInfer,
-        requests: int,
+        sizes: Sequence[GraphSize],
         pages: int,
     ) -> None:
-        most = next((size for size in SIZES if size >= requests), SIZES[-1])
         pool = torch.cuda.graph_pool_handle()
         # Graphs run one after another and share their memory. The largest is captured first: the others fit in its
         # memory.
         self._graphs = {
-            size: DecodeGraph(
-                forward,
-                attention,
-                kv,
-                FlashInferDecode(kv, backend.kinds, backend.workspace, size, pages),
-                size,
-                pool,
-            )
-            for size in sorted(SIZES, reverse=True)
-            if size <= most
+            size: StepGraph(forward, attention, kv, FlashInferGraph(backend, kv, size, pages), size, pool)
+            for size in reversed(sizes)
         }
-        self._sizes = sorted(self._graphs)
+        self._sizes = sizes
 
-    def fits(self, slices: Sequence[Slice]) -> bool:
-        """Return whether all `slices` are decoding requests and a graph is large enough for them."""
-        return len(slices) <= self._sizes[-1] and all(
-            piece.samples and piece.stop - piece.start == 1 and not piece.scored for piece in slices
+    def fitting(self, slices: Sequence[Slice]) -> StepGraph | None:
+        """Return the smallest graph that holds a batch of `slices`; None if it is too large or has scored tokens."""
+        tokens = sum(piece.stop - piece.start for piece in slices)
+        if any(piece.scored for piece in slices):
+            return None
+        return next(
+            (self._graphs[size] for size in self._sizes if len(slices) <= size.requests and tokens <= size.tokens), None
         )
-
-    def logits(self, slices: Sequence[Slice], sampled: torch.Tensor) -> torch.Tensor:
-        """Compute the logits [slices, vocabulary], valid until the next call; `sampled` is described in
-        BatchInputs.complete."""
-        size = next(size for size in self._sizes if size >= len(slices))
-        return self._graphs[size].replay(slices, sampled)

@@ -8,11 +8,12 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class LayerShape:
-    """The number and sizes of the keys and values that one layer stores per token."""
+    """The number and sizes of the keys and values that one layer stores per token, and how many queries read them."""
 
     heads: int
     key_size: int
     value_size: int
+    query_heads: int
 
     @property
     def elements(self) -> int:
@@ -33,6 +34,7 @@ class PagedKV:
     ) -> None:
         self.block_tokens = block_tokens
         self.spare_page = pages
+        self.spare_slot = pages * block_tokens
         self.shapes = tuple(shapes)
         self.dtype = dtype
         self.device = device

@@ -4,7 +4,6 @@ import itertools
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from local_worker.engine.attention import Attention, PagedAttention, Unsupported
 from local_worker.engine.batch_inputs import BatchInputs
 from local_worker.engine.checks import check_config, probe, self_check
 from local_worker.engine.grammars import Grammars
+from local_worker.engine.graph_sizes import GraphSize, graph_sizes
 from local_worker.engine.kv import PagedKV, bytes_per_token
 from local_worker.engine.load_errors import reading
 from local_worker.engine.matchers import Matchers, TokenMasks
@@ -27,7 +27,7 @@ from local_worker.engine.sdpa import GROUP_TOKENS, Sdpa
 from serving.process import log_step
 
 if TYPE_CHECKING:
-    from local_worker.engine.graphs import DecodeGraphs
+    from local_worker.engine.graphs import StepGraphs
 
 log = logging.getLogger(__name__)
 # Number of rows from which on packed linear layers compute each row independently of the others.
@@ -85,12 +85,12 @@ class TransformersEngine:
         self._kv = PagedKV(shapes, self.kv_tokens // options.block_tokens, options.block_tokens, dtype, self._device)
         backend = self._backend()
         self._attention = PagedAttention(self._kv, backend)
-        self._graphs: DecodeGraphs | None = None
+        self._graphs: StepGraphs | None = None
         name = next(_names)
         AttentionInterface.register(name, self._attention)
         model.set_attn_implementation(name)
         expectation.compare(self._logits, options.block_tokens)
-        self._graphs = self._decode_graphs(backend)
+        self._graphs = self._step_graphs(backend)
         log.info(
             "model loaded",
             extra={
@@ -124,25 +124,30 @@ class TransformersEngine:
         return cls(model.to(device), options)
 
     def _backend(self) -> Attention:
-        if self._device.type == "cuda" and _has_kernels(self._kv) and find_spec("flashinfer") is not None:
-            from local_worker.engine.flashinfer import FlashInfer
-
-            return FlashInfer(self._kv)
+        if self._device.type == "cuda" and _has_kernels(self._kv):
+            try:
+                from local_worker.engine.flashinfer import FlashInfer
+            except ImportError as error:
+                log.warning("FlashInfer cannot be imported, so torch's SDPA computes attention: %s", error)
+            else:
+                processors = torch.cuda.get_device_properties(self._device).multi_processor_count
+                return FlashInfer(self._kv, processors, self._graph_sizes())
         return Sdpa(self._kv, 1 if self._options.batch_invariant else GROUP_TOKENS)
 
+    def _graph_sizes(self) -> tuple[GraphSize, ...]:
+        return graph_sizes(self._options.max_running, self.max_model_tokens)
+
     @torch.inference_mode()
-    def _decode_graphs(self, backend: Attention) -> "DecodeGraphs | None":
+    def _step_graphs(self, backend: Attention) -> "StepGraphs | None":
         if isinstance(backend, Sdpa):
             return None
         from local_worker.engine.flashinfer import FlashInfer
-        from local_worker.engine.graphs import DecodeGraphs
+        from local_worker.engine.graphs import StepGraphs
 
         assert isinstance(backend, FlashInfer)
         most_pages = -(-min(self.max_model_tokens, self.kv_tokens) // self._kv.block_tokens)
         try:
-            return DecodeGraphs(
-                self._forward, self._attention, self._kv, backend, self._options.max_running, most_pages
-            )
+            return StepGraphs(self._forward, self._attention, self._kv, backend, self._graph_sizes(), most_pages)
         except RuntimeError:
             # Models whose computation depends on values cannot be captured.
             log.warning("CUDA graphs cannot be captured: kernels are launched one by one", exc_info=True)
@@ -174,8 +179,8 @@ class TransformersEngine:
 
     def _logits(self, slices: Sequence[Slice]) -> torch.Tensor:
         """Return the logits [rows of BatchInputs, vocabulary], valid until the next call."""
-        if self._graphs is not None and self._graphs.fits(slices):
-            return self._graphs.logits(slices, self._sampled)
+        if self._graphs is not None and (graph := self._graphs.fitting(slices)) is not None:
+            return graph.replay(slices, self._sampled)
         inputs = BatchInputs(slices, self._kv)
         inputs.complete(self._sampled)
         self._attention.plan(inputs.slices, inputs.slots)

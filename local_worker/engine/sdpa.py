@@ -12,6 +12,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from local_worker.core.batch import Slice
 from local_worker.engine.attention import LayerStep
 from local_worker.engine.kv import PagedKV
+from local_worker.engine.sinks import attention_with_sinks
+from local_worker.engine.transfer import upload
 
 # Gathered context (tokens) of one group: larger ones do not fit in the processor's caches, in smaller ones the overhead
 # of calls dominates.
@@ -94,23 +96,24 @@ class DecodeGroup:
         self.rows = slice(row, row + len(group))
         pages = -(-group[0].stop // kv.block_tokens)
         # The padding may be any page, since the mask hides it.
-        padded = [[*piece.pages[:pages], *[0] * (pages - len(piece.pages))] for piece in group]
-        self.table = torch.tensor(padded, device=kv.device).flatten()
+        padded = [page for piece in group for page in (*piece.pages[:pages], *[0] * (pages - len(piece.pages)))]
+        self.table, self._lengths = upload((padded, [piece.stop for piece in group]), kv.device)
         self._context = pages * kv.block_tokens
-        self._lengths = torch.tensor([piece.stop for piece in group], device=kv.device)
         self._masks: dict[int | None, torch.Tensor] = {}
 
     def attend(self, step: LayerStep, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         """Return [requests, heads, value size]. Query heads that share a key head become queries of one head."""
         requests, heads, size = step.queries[self.rows].shape
         kv_heads = keys.shape[1]
-        out = scaled_dot_product_attention(
-            step.queries[self.rows].reshape(requests, kv_heads, heads // kv_heads, size),
-            keys.view(requests, self._context, kv_heads, -1).transpose(1, 2),
-            values.view(requests, self._context, kv_heads, -1).transpose(1, 2),
-            attn_mask=self._mask(step.window),
-            scale=step.scaling,
-        )
+        queries = step.queries[self.rows].reshape(requests, kv_heads, heads // kv_heads, size)
+        keys = keys.view(requests, self._context, kv_heads, -1).transpose(1, 2)
+        values = values.view(requests, self._context, kv_heads, -1).transpose(1, 2)
+        mask = self._mask(step.window)
+        if step.sinks is None:
+            out = scaled_dot_product_attention(queries, keys, values, attn_mask=mask, scale=step.scaling)
+        else:
+            sinks = step.sinks.view(kv_heads, -1)
+            out = attention_with_sinks(queries, keys, values, mask, sinks, step.scaling)
         return out.reshape(requests, heads, -1)
 
     def _mask(self, window: int | None) -> torch.Tensor:
@@ -131,34 +134,43 @@ class Prefill:
         self.rows = slice(row, row + piece.stop - piece.start)
         self._start, self._stop = piece.start, piece.stop
         pages = piece.pages[: -(-piece.stop // kv.block_tokens)]
-        self.table = torch.tensor(pages, device=kv.device) if piece.start else None
-        self._masks: dict[int | None, torch.Tensor | None] = {}
+        self.table = upload((pages,), kv.device)[0] if piece.start else None
+        self._masks: dict[int | None, torch.Tensor] = {}
 
     def attend(self, step: LayerStep, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         """Compute the attention output [tokens, heads, value size]."""
-        keys, values = keys[: self._stop], values[: self._stop]
         tokens, heads, size = step.queries[self.rows].shape
         kv_heads = keys.shape[1]
-        groups = heads // kv_heads
-        mask = self._mask(step.window, keys.device)
-        out = scaled_dot_product_attention(
-            step.queries[self.rows].view(tokens, kv_heads, groups, size).permute(1, 2, 0, 3),
-            keys.transpose(0, 1)[:, None].expand(kv_heads, groups, -1, -1),
-            values.transpose(0, 1)[:, None].expand(kv_heads, groups, -1, -1),
-            attn_mask=mask,
-            is_causal=mask is None,
-            scale=step.scaling,
-        )
+        queries = step.queries[self.rows].view(tokens, kv_heads, -1, size).permute(1, 2, 0, 3)
+        keys = keys[: self._stop].transpose(0, 1)[:, None]
+        values = values[: self._stop].transpose(0, 1)[:, None]
+        if step.sinks is None:
+            out = self._attention(queries, keys, values, step)
+        else:
+            mask = self._mask(step.window, keys.device)
+            out = attention_with_sinks(queries, keys, values, mask, step.sinks.view(kv_heads, -1, 1), step.scaling)
         return out.permute(2, 0, 1, 3).reshape(tokens, heads, -1)
 
-    def _mask(self, window: int | None, device: torch.device) -> torch.Tensor | None:
-        """Return [tokens, context], causal within the window; None if plain causal attention is equivalent."""
+    def _attention(
+        self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, step: LayerStep
+    ) -> torch.Tensor:
+        is_causal = self._start == 0 and (step.window is None or step.window >= self._stop)
+        return scaled_dot_product_attention(
+            queries,
+            keys.expand(-1, queries.shape[1], -1, -1),
+            values.expand(-1, queries.shape[1], -1, -1),
+            attn_mask=None if is_causal else self._mask(step.window, keys.device),
+            is_causal=is_causal,
+            scale=step.scaling,
+        )
+
+    def _mask(self, window: int | None, device: torch.device) -> torch.Tensor:
+        """Return [tokens, context], causal within the window."""
         if window not in self._masks:
             queries = torch.arange(self._start, self._stop, device=device)[:, None]
             keys = torch.arange(self._stop, device=device)
             seen = keys <= queries
             if window is not None:
                 seen &= keys > queries - window
-            plain = self._start == 0 and (window is None or window >= self._stop)
-            self._masks[window] = None if plain else seen
+            self._masks[window] = seen
         return self._masks[window]

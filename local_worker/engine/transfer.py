@@ -9,10 +9,14 @@ from itertools import chain
 import torch
 
 
+def pinned(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return a `tensor` of the host in memory from which it can be copied to `device` without waiting."""
+    return tensor.pin_memory() if device.type == "cuda" else tensor
+
+
 def staged(numbers: Sequence[float], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """Return `numbers` in host memory from which they can be copied to `device` without waiting."""
-    tensor = torch.tensor(numbers, dtype=dtype)
-    return tensor.pin_memory() if device.type == "cuda" else tensor
+    return pinned(torch.tensor(numbers, dtype=dtype), device)
 
 
 def upload(columns: Sequence[Sequence[int]], device: torch.device) -> list[torch.Tensor]:
@@ -25,7 +29,7 @@ def upload_bits(rows: Sequence[bytes], device: torch.device) -> torch.Tensor:
     """Return the bits of `rows`, all of one length, as Booleans [rows, bits] on `device`, the lowest of each byte
     first."""
     packed = torch.frombuffer(bytearray(b"".join(rows)), dtype=torch.uint8).view(len(rows), -1, 1)
-    packed = (packed.pin_memory() if device.type == "cuda" else packed).to(device, non_blocking=True)
+    packed = pinned(packed, device).to(device, non_blocking=True)
     places = 1 << torch.arange(8, dtype=torch.uint8, device=device)
     return (packed & places).bool().view(len(rows), -1)
 

@@ -1,5 +1,6 @@
 """The engine on a CUDA device: FlashInfer and its graphs against torch's SDPA over the same pages; running ahead."""
 
+import sys
 from collections.abc import Iterator
 from copy import deepcopy
 from importlib.util import find_spec
@@ -24,7 +25,7 @@ pytestmark = [
 ]
 needs_flashinfer = pytest.mark.skipif(find_spec("flashinfer") is None, reason="needs flashinfer")
 PAGE = 16
-NAMES = ["llama", "llama-mha", "llama-mqa", "qwen2", "qwen3", "mistral-window", "gemma3", "llama-tied"]
+NAMES = ["llama", "llama-mha", "llama-mqa", "qwen2", "qwen3", "mistral-window", "gemma3", "llama-tied", "granite-swa"]
 TOLERANCE = 3e-2  # of the largest logit: bfloat16 carries eight bits
 
 
@@ -32,7 +33,7 @@ def make_engine(name: str, block_tokens: int = PAGE) -> TransformersEngine:
     """In bfloat16, as FlashInfer has it."""
     config = deepcopy(CONFIGS[name])
     config.head_dim = 64  # FlashInfer's kernels come in powers of two from 64
-    # Graphs of 1, 2, 4 and 8 requests are captured.
+    # Graphs of 1, 2, 4 and 8 requests are captured, and of 8 requests with 128 and 256 tokens.
     options = EngineOptions(kv_tokens=4096, block_tokens=block_tokens, max_running=8)
     return TransformersEngine(make_model(config).to("cuda", torch.bfloat16), options)
 
@@ -48,7 +49,8 @@ def make_requests(count: int, **sampling: Any) -> list[Request]:
 
 
 def batches() -> Iterator[list[Slice]]:
-    """Prompts; a token beside later chunks; decoding alone: fewer than a graph has, as many, and more."""
+    """Prompts; a token beside later chunks: more requests than a graph has, and fewer; decoding alone: fewer than a
+    graph has, as many, and more."""
     texts = [(text, range(8 * number, 8 * number + 8)) for number, text in enumerate(prompts(12))]
     yield [lone_slice(text, 0, pages, samples=number != 2) for number, (text, pages) in enumerate(texts)]
     chunks = [[5] if number % 3 else [5, 7, 8, 9] for number in range(12)]
@@ -56,6 +58,10 @@ def batches() -> Iterator[list[Slice]]:
     yield [
         lone_slice(text, len(text) - len(chunk), pages, samples=True)
         for (text, pages), chunk in zip(grown, chunks, strict=True)
+    ]
+    yield [
+        lone_slice([*text, *range(5, 5 + number)], len(text), pages, samples=True)
+        for number, (text, pages) in enumerate(grown[:6], 1)
     ]
     for count in (1, 2, 3, 7, 8, 12):
         yield [lone_slice([*text, 6], len(text), pages, samples=True) for text, pages in grown[:count]]
@@ -100,10 +106,12 @@ def test_running_ahead_changes_no_token(way: str) -> None:
     assert outputs[0] == outputs[1]
 
 
-@needs_flashinfer
 @pytest.mark.parametrize("way", WAYS)
-def test_launching_a_step_never_waits_for_the_device(way: str) -> None:
+@pytest.mark.parametrize("attention", [pytest.param("flashinfer", marks=needs_flashinfer), "sdpa"])
+def test_launching_a_step_never_waits_for_the_device(attention: str, way: str) -> None:
     engine = make_engine("llama", BLOCK)
+    if attention == "sdpa":
+        without_flashinfer(engine)
     batcher = make_batcher(pages=256)
     for request in make_requests(7, **WAYS[way]):
         batcher.submit(request, 0.0)
@@ -122,7 +130,8 @@ def test_launching_a_step_never_waits_for_the_device(way: str) -> None:
 
 @pytest.mark.parametrize("ahead", [0, 1])
 def test_without_flashinfer_sdpa_serves_on_the_device(ahead: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("local_worker.engine.runner.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "flashinfer", None)
+    monkeypatch.delitem(sys.modules, "local_worker.engine.flashinfer", raising=False)
     engine = make_engine("llama", BLOCK)
     assert isinstance(engine._attention._backend, Sdpa)
     engine.ahead = ahead

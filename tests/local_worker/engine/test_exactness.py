@@ -12,7 +12,9 @@ from transformers import (
     AutoModelForCausalLM,
     BloomConfig,
     CohereConfig,
+    DeepseekV4Config,
     FalconConfig,
+    FlintConfig,
     Gemma2Config,
     Gemma3TextConfig,
     GemmaConfig,
@@ -21,9 +23,13 @@ from transformers import (
     GPTNeoXConfig,
     GptOssConfig,
     GraniteConfig,
+    GraniteMoeSWAConfig,
+    GraniteSWAConfig,
+    HYV4Config,
     Llama4TextConfig,
     LlamaConfig,
     MambaConfig,
+    MiMoV2FlashConfig,
     MistralConfig,
     MixtralConfig,
     Olmo2Config,
@@ -67,6 +73,16 @@ SIZES: dict[str, Any] = {
 PLAIN = {key: value for key, value in SIZES.items() if key != "head_dim"}
 # Its chunks are longer than the text that is computed when a model is loaded.
 LLAMA4 = SIZES | {"num_hidden_layers": 4, "num_local_experts": 2, "attention_chunk_size": 32, "moe_layers": []}
+EXPERTS: dict[str, Any] = {"num_experts_per_tok": 2, "sliding_window": 10}
+PLAIN_ROPE: Any = {"rope_type": "default", "rope_theta": 10000.0}
+# Their attention has sinks.
+SINKS: dict[str, PreTrainedConfig] = {
+    "gpt-oss": GptOssConfig(**SIZES, **EXPERTS, num_local_experts=4, rope_parameters=PLAIN_ROPE),
+    "granite-swa": GraniteSWAConfig(**SIZES, sliding_window=10),
+    "granite-moe-swa": GraniteMoeSWAConfig(**SIZES, **EXPERTS, num_local_experts=4),
+    "flint": FlintConfig(**SIZES),
+    "mimo-v2-flash": MiMoV2FlashConfig(**SIZES, **EXPERTS, moe_intermediate_size=16, n_routed_experts=4),
+}
 CONFIGS: dict[str, PreTrainedConfig] = {
     "llama": LlamaConfig(**SIZES),
     "llama-tied": LlamaConfig(**SIZES, tie_word_embeddings=True),
@@ -90,12 +106,14 @@ CONFIGS: dict[str, PreTrainedConfig] = {
     "opt": OPTConfig(**PLAIN),
     "mixtral": MixtralConfig(**SIZES),
     "qwen3-moe": Qwen3MoeConfig(**SIZES, moe_intermediate_size=16, num_experts=4, num_experts_per_tok=2),
+    **SINKS,
 }
 BFLOAT16 = ("llama", "qwen2", "qwen3", "mistral-window", "gemma")
 BFLOAT16_SLACK = 2.0  # seen: at most 1.3; sums in another order round differently
 REFUSED: dict[str, tuple[PreTrainedConfig, str]] = {
     "gemma2": (Gemma2Config(**SIZES), "softcap"),
-    "gpt-oss": (GptOssConfig(**SIZES), "s_aux"),
+    "hunyuan v4": (HYV4Config(**SIZES), "indexed_attention"),
+    "deepseek v4": (DeepseekV4Config(**SIZES), "heavily_compressed_attention"),
     "llama4": (Llama4TextConfig(**LLAMA4), "chunked_attention"),
     "llama4 without chunks": (
         Llama4TextConfig(**LLAMA4 | {"layer_types": ["full_attention"] * 4}),
@@ -120,9 +138,11 @@ def make_model(config: PreTrainedConfig) -> Any:
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     with torch.no_grad():
         # Random weights of the usual scale make near-ties; wider ones make decisive logits.
-        for parameter in model.parameters():
+        for name, parameter in model.named_parameters():
             if parameter.dim() > 1:
                 parameter.mul_(4.0)
+            elif name.endswith("sinks"):
+                parameter.normal_(std=2.0)
     return model
 
 

@@ -14,7 +14,7 @@ from tests.local_worker.engine.test_exactness import CONFIGS, make_model
 
 
 def test_bytes_per_token_sum_over_layers_that_may_differ() -> None:
-    shapes = [LayerShape(heads=2, key_size=8, value_size=8), LayerShape(heads=1, key_size=16, value_size=4)]
+    shapes = [LayerShape(2, 8, 8, query_heads=4), LayerShape(1, 16, 4, query_heads=4)]
     assert bytes_per_token(shapes, torch.float32) == (2 * 16 + 20) * 4
     assert bytes_per_token(shapes, torch.bfloat16) == (2 * 16 + 20) * 2
 

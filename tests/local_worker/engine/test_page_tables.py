@@ -9,7 +9,7 @@ from local_worker.core.batch import Slice
 from local_worker.engine.attention import LayerStep
 from local_worker.engine.batch_inputs import BatchInputs, lone_slice
 from local_worker.engine.kv import LayerShape, PagedKV
-from local_worker.engine.page_tables import PageTables
+from local_worker.engine.page_tables import PageLists, PageTables
 from local_worker.engine.sdpa import Sdpa
 from tests.local_worker.engine.flashinfer_stand_in import attention
 
@@ -43,7 +43,7 @@ def test_attention_through_the_tables_is_what_sdpa_computes(
     name: str, heads: tuple[int, int], window: int | None
 ) -> None:
     torch.manual_seed(2)
-    kv = PagedKV([LayerShape(heads[1], SIZE, SIZE)], PAGES, BLOCK, torch.float32, CPU)
+    kv = PagedKV([LayerShape(heads[1], SIZE, SIZE, heads[0])], PAGES, BLOCK, torch.float32, CPU)
     kv.keys[0].normal_()
     kv.values[0].normal_()
     inputs = BatchInputs(batch(BATCHES[name]), kv)
@@ -58,8 +58,8 @@ def test_attention_through_the_tables_is_what_sdpa_computes(
     kv.write(0, inputs.slots, step.keys, step.values)
     oracle = Sdpa(kv)
     oracle.plan(inputs.slices)
-    tables = PageTables(inputs.slices, BLOCK, CPU)
-    found = attention(
+    tables = PageTables(inputs.slices, BLOCK, CPU, PageLists())
+    found, _ = attention(
         step.queries,
         (kv.keys[0], kv.values[0]),
         (tables.queries, tables.pages, tables.indices, tables.last_page),
@@ -72,7 +72,7 @@ def test_attention_through_the_tables_is_what_sdpa_computes(
 @pytest.mark.parametrize("name", BATCHES)
 def test_tables_are_int32_and_count_what_they_hold(name: str) -> None:
     slices = batch(BATCHES[name])
-    tables = PageTables(slices, BLOCK, CPU)
+    tables = PageTables(slices, BLOCK, CPU, PageLists())
     columns = (tables.queries, tables.pages, tables.indices, tables.last_page, tables.lengths)
     assert {column.dtype for column in columns} == {torch.int32}
     assert tables.pages[-1] == len(tables.indices)
