@@ -40,6 +40,13 @@ def parts(fields: Fields, name: str) -> list[Fields]:
     return [] if values is None else [as_object(value, name) for value in as_list(values, name)]
 
 
+def required(fields: Fields, name: str) -> object:
+    """Return the value of the field `name`; raises ValueError when it is missing or null."""
+    if fields.get(name) is None:
+        raise ValueError(f"{name} is missing")
+    return fields[name]
+
+
 def number(value: object, name: str) -> float:
     """Return `value` as a number; raises ValueError when it is not finite or is below 0."""
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -1,98 +1,125 @@
-"""Reader for logs of OpenAI-style requests: JSON lines, plain or gzip, as written by gateways or returned by the batch
-API.
+"""Lines of logs of requests to OpenAI-style and Anthropic's APIs, as written by gateways or returned by the batch API.
 
 Each line has the request (at the top or under `body`) and the response (at the top, under `response` or under
-`response.body`) of any of the three APIs (`simulation.openai_texts`). The fields that are read are `user`, the text,
-`usage`, and the time: `timestamp`, `created` or `created_at`. A time is either seconds since 1970 (milli-, micro- and
-nanoseconds are recognised, because as seconds they would be too large) or ISO 8601, in UTC if it names no zone. Without
-`usage`, lengths are estimated from the text; without text, calls share no prefix. Failed requests are left out: their
-line has an `error`, a null `response` or a status of 400 or above.
+`response.body`) of one of the APIs (`simulation.openai_texts`). The fields that are read are `user`, the text, `usage`
+(its counts may also stand at the top, as in LiteLLM's spend log), and the time: `timestamp`, `created`, `created_at` or
+`startTime`. A time is either seconds (milli-, micro- and nanoseconds since 1970 are recognised, because as seconds they
+would be too large) or ISO 8601, in UTC if it names no zone. Without `usage`, lengths are estimated from the text;
+without text, calls share no prefix; a line that has neither is refused.
 """
 
-import json
+from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
-from pathlib import Path
+from itertools import islice
 
-import xxhash
-
-from fairlead.errors import InvalidRequest
-from simulation.json_fields import Fields, as_object, first_of, number, part, whole
+from simulation.iso_times import seconds_since_1970
+from simulation.json_fields import Fields, first_of, number, part, whole
 from simulation.openai_texts import answer_text, prompt_text
-from simulation.prompts import BLOCK_TOKENS
-from simulation.tables import UNREADABLE, open_bytes
-from simulation.trace_rows import LONGEST, PrefixBlocks, TraceContents, TraceRow
+from simulation.text_blocks import TEXT_BLOCK_TOKENS, text_blocks, text_tokens
+from simulation.trace_rows import LONGEST, PrefixBlocks, TraceRow
 
-CHARACTERS = 4  # per token, approximately
-TIMES = ("timestamp", "created", "created_at")
+TIMES = ("timestamp", "created", "created_at", "startTime")
 LATEST_SECONDS = 1e11  # in the year 5138
 INPUT, OUTPUT = ("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens")
+CACHED = ("cache_read_input_tokens", "cache_creation_input_tokens")  # Anthropic's, which `input_tokens` leaves out
+PROMPTS, ANSWERS = ("prompt", "messages", "input"), ("choices", "output", "content")
+CLIENTS = ("end_user", "user", "api_key")
+FAILED = ("failure", "failed")
+TEXT_CALLS = ("completion", "responses", "message", "generate_content")  # parts of LiteLLM's names
+WHY = {
+    "failed": "requests that failed are left out",
+    "cached": "requests that LiteLLM answered from its cache are left out",
+    "no text": "calls that generate no text are left out",
+}
 
 
-def read_openai_log(path: Path) -> TraceContents:
-    """Return the requests in order of time, from 0; raises InvalidRequest with the line that cannot be read."""
-    rows, failed = [], 0
-    for at, line in _lines(path):
-        try:
-            fields = as_object(json.loads(line), "the line")
-            if _failed(fields):
-                failed += 1
-            else:
-                rows.append(_row(fields))
-        except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-            raise InvalidRequest(f"{path}, line {at}: {error}") from None
-    start = min((row.arrival for row in rows), default=0.0)
-    rows = [row.at(row.arrival - start) for row in rows]
-    left_out = (f"{path}: {failed} requests that failed are left out",) if failed else ()
-    return TraceContents(sorted(rows, key=lambda row: row.arrival), left_out)
+class RequestLog:
+    """A reader of the lines of a request log."""
+
+    name = "a request log"
+    marks = frozenset({"usage", "body", "response", "prompt", "input", "choices", "output", *INPUT, *OUTPUT})
+    fields = marks | {"messages", "content"}
+
+    def __init__(self) -> None:
+        self._left_out: Counter[str] = Counter()
+
+    def rows(self, line: Fields) -> list[TraceRow]:
+        """See LineFormat."""
+        why = _unwanted(line)
+        if why:
+            self._left_out[why] += 1
+            return []
+        return [_row(line)]
+
+    def left_out(self) -> Iterator[str]:
+        """Yield sentences that say how many requests are left out, and why."""
+        return (f"{self._left_out[why]} {said}" for why, said in WHY.items() if self._left_out[why])
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    at = 0
-    try:
-        with open_bytes(path) as file:
-            for at, line in enumerate(file, start=1):
-                if line.strip():
-                    yield at, line
-    except UNREADABLE as error:
-        raise InvalidRequest(f"{path} cannot be read after line {at}: {error}") from None
+def _unwanted(line: Fields) -> str:
+    if _failed(line):
+        return "failed"
+    if str(line.get("cache_hit")).lower() == "true":
+        return "cached"
+    call = str(line.get("call_type") or "")
+    return "no text" if call and not any(name in call for name in TEXT_CALLS) else ""
 
 
 def _failed(line: Fields) -> bool:
-    if "response" in line and line["response"] is None:
+    if "response" in line and line["response"] is None and not _counts(line):
         return True
-    response = part(line, "response")
+    response = _response(line)
     _, status = first_of(("status_code", "status"), response, line)
-    return (isinstance(status, int) and status >= 400) or any(
-        fields.get("error") for fields in (line, response, _reply(line))
-    )
+    failed = status >= 400 if isinstance(status, int) else status in FAILED
+    return failed or any(fields.get("error") for fields in (line, response, _reply(line)))
+
+
+def _counts(line: Fields) -> bool:
+    return bool(first_of((*INPUT, *OUTPUT), line)[0])
+
+
+def _response(line: Fields) -> Fields:
+    """Return the response, or an empty object where a spend log does not store it."""
+    return {} if _counts(line) and not isinstance(line.get("response"), dict) else part(line, "response")
 
 
 def _reply(line: Fields) -> Fields:
-    response = part(line, "response")
+    response = _response(line)
     return part(response, "body") or response or line
 
 
 def _row(line: Fields) -> TraceRow:
     request, reply = part(line, "body") or line, _reply(line)
-    usage = part(reply, "usage")
-    prompt = prompt_text(request)
-    input_tokens = _tokens(usage, INPUT, prompt)
-    app = str(part(request, "metadata").get("app") or request.get("model") or "default")
+    arrival = _time(line, reply)
+    prompt, answer = prompt_text(request), answer_text(reply)
+    usage = part(reply, "usage") or line
+    input_tokens = _tokens(usage, INPUT, prompt, request, PROMPTS) + _cached_tokens(usage)
+    output_tokens = _tokens(usage, OUTPUT, answer, reply, ANSWERS)
+    metadata = request.get("metadata")
+    app = str((metadata.get("app") if isinstance(metadata, dict) else "") or request.get("model") or "default")
     return TraceRow(
-        arrival=_time(line, reply),
-        client=str(request.get("user") or "anonymous"),
+        arrival=arrival,
+        client=next((str(request[name]) for name in CLIENTS if request.get(name)), "anonymous"),
         app=app,
-        input_tokens=max(input_tokens, 1),
-        output_tokens=max(_tokens(usage, OUTPUT, answer_text(reply)), 1),
-        blocks=(PrefixBlocks(app, tuple(_blocks(prompt, input_tokens // BLOCK_TOKENS))),),
-        block_tokens=BLOCK_TOKENS,
+        input_tokens=max(min(input_tokens, LONGEST), 1),
+        output_tokens=max(output_tokens, 1),
+        blocks=(PrefixBlocks(app, tuple(islice(text_blocks(prompt), input_tokens // TEXT_BLOCK_TOKENS))),),
+        block_tokens=TEXT_BLOCK_TOKENS,
     )
 
 
-def _tokens(usage: Fields, names: tuple[str, str], text: str) -> int:
-    name, value = first_of(names, usage)
-    return whole(value, name, 0, LONGEST) if name else min(len(text) // CHARACTERS, LONGEST)
+def _cached_tokens(usage: Fields) -> int:
+    return sum(whole(usage[name], name, 0, LONGEST) for name in CACHED if usage.get(name) is not None)
+
+
+def _tokens(usage: Fields, counts: tuple[str, str], text: str, message: Fields, texts: tuple[str, ...]) -> int:
+    """Return the counted tokens, or an estimate; raises ValueError when the message has none of `texts` either."""
+    name, value = first_of(counts, usage)
+    if name:
+        return whole(value, name, 0, LONGEST)
+    if not first_of(texts, message)[0]:
+        raise ValueError(f"neither usage nor text: none of {', '.join((*counts, *texts))}")
+    return text_tokens(text)
 
 
 def _time(line: Fields, reply: Fields) -> float:
@@ -100,18 +127,8 @@ def _time(line: Fields, reply: Fields) -> float:
     if not name:
         raise ValueError(f"none of {', '.join(TIMES)}")
     if isinstance(stamp, str):
-        time = datetime.fromisoformat(stamp)
-        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+        return seconds_since_1970(stamp)
     seconds = number(stamp, name)
     while seconds > LATEST_SECONDS:
         seconds /= 1000
     return seconds
-
-
-def _blocks(text: str, most: int) -> Iterator[int]:
-    """Yield chained block ids: equal ids mean equal text up to the end of that block."""
-    size, digest = CHARACTERS * BLOCK_TOKENS, 0
-    for index in range(min(most, len(text) // size)):
-        block = text[index * size : (index + 1) * size].encode("utf-8", "surrogatepass")
-        digest = xxhash.xxh3_64_intdigest(block, seed=digest)
-        yield digest

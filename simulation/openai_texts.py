@@ -1,5 +1,6 @@
-"""The text of OpenAI-style requests and answers: chat completions, completions, responses."""
+"""The text of requests and answers: chat completions, completions, responses, and Anthropic's messages."""
 
+import json
 from collections.abc import Iterator
 
 from fairlead.token_ids import pack_ids
@@ -11,6 +12,7 @@ TOKENS = 1 << 32
 def prompt_text(request: Fields) -> str:
     """Return the text of all prompts of a request; token ids become four characters each."""
     pieces = [f"<system>{request['instructions']}"] if request.get("instructions") else []
+    pieces += [f"<system>{_content({'content': request['system']})}"] if request.get("system") else []
     pieces += _prompts(request.get("prompt"))
     messages = request.get("messages") or request.get("input")
     if isinstance(messages, str):
@@ -20,9 +22,10 @@ def prompt_text(request: Fields) -> str:
 
 
 def answer_text(reply: Fields) -> str:
-    """Return the text of all choices, or of all output items."""
+    """Return the text of all choices, of all output items, or of the message."""
     pieces = [str(choice.get("text") or _content(part(choice, "message"))) for choice in parts(reply, "choices")]
     pieces += [_content(item) for item in parts(reply, "output")]
+    pieces += [_content(reply)]
     return "".join(pieces)
 
 
@@ -40,7 +43,12 @@ def _prompts(prompt: object) -> Iterator[str]:
 
 
 def _content(message: Fields) -> str:
+    """Return the text of a message or an item, and the arguments of its tool calls."""
     content = message.get("content") or ""
-    if isinstance(content, str):
-        return content
-    return "".join(str(piece.get("text") or "") for piece in parts(message, "content"))
+    pieces = [content] if isinstance(content, str) else [_piece(piece) for piece in parts(message, "content")]
+    calls = [message, *(part(call, "function") for call in parts(message, "tool_calls"))]
+    return "".join([*pieces, *(str(call.get("arguments") or "") for call in calls)])
+
+
+def _piece(piece: Fields) -> str:
+    return str(piece.get("text") or "") + (json.dumps(piece["input"]) if piece.get("input") else "")

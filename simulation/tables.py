@@ -56,6 +56,15 @@ def open_bytes(path: Path) -> gzip.GzipFile | io.BufferedReader:
     return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
 
+def columns_of(path: Path) -> tuple[str, ...]:
+    """Return the names in the table's first line; raises InvalidRequest when it cannot be read."""
+    try:
+        with io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", newline="") as file:
+            return tuple(next(csv.reader(file), ()))
+    except UNREADABLE as error:
+        raise InvalidRequest(f"{path} is neither CSV nor gzip of CSV, after line 0: {error}") from None
+
+
 def read_table(path: Path, columns: Collection[str]) -> Iterator[TableRow]:
     """Yield the rows; raises InvalidRequest when the file cannot be read or lacks one of `columns`."""
     at = 0

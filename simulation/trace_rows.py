@@ -22,7 +22,8 @@ class TraceRow:
 
     `interaction` is empty for a single call. `think` is None where the thinking time was not recorded. `after` holds
     the positions, in the list of rows, of the requests whose answers this one waits for; thinking starts at the answer
-    of the first of them.
+    of the first of them. A row that is not `timed` has no recorded arrival: `arrival` counts from the start of its
+    interaction.
     """
 
     arrival: float
@@ -35,6 +36,7 @@ class TraceRow:
     after: tuple[int, ...] = ()
     blocks: tuple[PrefixBlocks, ...] = ()
     block_tokens: int = 0
+    timed: bool = True
 
     @property
     def account(self) -> str:

@@ -10,21 +10,24 @@ from pathlib import Path
 
 from fairlead.errors import FairleadError, InvalidRequest
 from simulation.claude_code import APP, SharedPrefixes, sessions_beside
-from simulation.openai_logs import read_openai_log
+from simulation.json_lines import read_json_lines
 from simulation.request_dependencies import RequestDependencies
 from simulation.servegen import is_servegen, read_servegen
-from simulation.tables import TableRow, read_table
+from simulation.table_formats import PUBLISHED
+from simulation.tables import TableRow, columns_of, read_table
 from simulation.trace_replay import TraceReplay
 from simulation.trace_rows import LONGEST, PrefixBlocks, TraceContents, TraceRow
 
 BLOCK_TOKENS = {"mooncake_": 512, "claudecode_": 64, "agent_": 64}  # of published traces, by file name prefix
 REQUIRED = ("arrival_s", "input_tokens", "output_tokens")
+JSON_LINES = (".jsonl", ".ndjson", ".json")
 DAY = 86_400.0
 LONGEST_DAYS = 31  # four load reports a second make longer simulations too slow
 
 
 def read(path: Path, limit: int | None = None, block_tokens: int | None = None) -> TraceContents:
-    """Return the first `limit` requests of a trace (.csv, .csv.gz), a log (.jsonl, .jsonl.gz) or ServeGen's rates.
+    """Return the first `limit` requests of a table (.csv, .csv.gz), of JSON lines (.jsonl, .ndjson, .json, and these
+    with .gz), or of ServeGen's rates.
 
     `block_tokens` is the block size of the trace in tokens; it is known for published traces. Raises SourceMissing when
     there is no such file, and InvalidRequest when it cannot be read or has no requests.
@@ -32,14 +35,28 @@ def read(path: Path, limit: int | None = None, block_tokens: int | None = None) 
     if not path.is_file():
         raise SourceMissing(f"there is no trace {path}")
     if is_servegen(path):
-        rows, left_out = read_servegen(path, limit)
-    elif path.name.endswith((".jsonl", ".jsonl.gz")):
-        rows, left_out = read_openai_log(path)
+        contents = read_servegen(path, limit)
+    elif path.name.removesuffix(".gz").endswith(JSON_LINES):
+        contents = read_json_lines(path, block_tokens)
     else:
-        rows, left_out = read_trace(path, block_tokens)
-    if not rows:
-        raise InvalidRequest(f"{path} has no requests")
-    return TraceContents(rows[:limit], left_out)
+        contents = _read_table(path, block_tokens)
+    if not contents.rows:
+        raise InvalidRequest("; ".join((f"{path} has no requests", *contents.left_out)))
+    return contents._replace(rows=contents.rows[:limit])
+
+
+def _read_table(path: Path, block_tokens: int | None) -> TraceContents:
+    """Return the requests of a table; its columns tell whether it is a trace or a published format."""
+    columns = columns_of(path)
+    found = [name for name, one in PUBLISHED.items() if set(one.columns) <= set(columns)]
+    own = set(REQUIRED) <= set(columns)
+    if len(found) + own > 1:
+        raise InvalidRequest(f"{path} has the columns of several formats: {', '.join([*found, *['a trace'] * own])}")
+    if not found and not own:
+        missing = ", ".join(column for column in REQUIRED if column not in columns)
+        others = "; ".join(f"{name}: {', '.join(one.columns)}" for name, one in PUBLISHED.items())
+        raise InvalidRequest(f"{path} has no column {missing}, nor the columns of a published format ({others})")
+    return PUBLISHED[found[0]].read(path) if found else read_trace(path, block_tokens)
 
 
 def read_trace(path: Path, block_tokens: int | None = None) -> TraceContents:
@@ -135,7 +152,9 @@ class TraceWorkload:
 
 
 def _relative(rows: Sequence[TraceRow]) -> bool:
-    """Return whether several interactions all begin at 0 while some rows have later times."""
+    """Return whether rows are not timed, or several interactions all begin at 0 while some rows have later times."""
+    if not all(row.timed for row in rows):
+        return True
     starts: dict[str, float] = {}
     for row in rows:
         if row.interaction:

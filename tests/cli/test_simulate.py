@@ -20,7 +20,7 @@ from local_worker.sizes import limits, quantum_tokens
 from simulation.spec import ADMISSIONS, SERVED
 from simulation.step_time import Coefficients, MeasuredProfile, profile
 from tests.cli.commands import Command
-from tests.cli.workload import WORD, requests, write_log
+from tests.cli.workload import ANSWER, WORD, requests, write_log
 from throttler.core.profiles import RateLimits
 
 pytestmark = pytest.mark.slow
@@ -36,7 +36,7 @@ def simulate(trace: str, out: Path, *options: str) -> int:
 
 
 def test_policies_are_compared_and_refusals_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = [*requests(30), {"timestamp": 3, "user": "late", "prompt": WORD * 4000}]
+    lines = [*requests(30), {"timestamp": 3, "user": "late", "prompt": WORD * 4000, **ANSWER}]
     trace, out = str(write_log(tmp_path / "log.jsonl", lines)), tmp_path / "new" / "out"
     assert simulate(trace, out, "--kv-tokens", "2048", "--policy", "dlpm,fcfs") == 0
     said = capsys.readouterr().out

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cli.__main__ import main
-from tests.cli.workload import WORD, requests, write_log
+from tests.cli.workload import ANSWER, WORD, requests, write_log
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +33,7 @@ def test_a_front_for_each_notion_of_fairness(tmp_path: Path, capsys: pytest.Capt
 
 def test_a_client_that_gets_nothing_bars_the_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The app's limit is used up by the one before the other comes."""
-    lines = [*requests(8, clients=1), {"timestamp": 1, "user": "late", "prompt": WORD * 60}]
+    lines = [*requests(8, clients=1), {"timestamp": 1, "user": "late", "prompt": WORD * 60, **ANSWER}]
     options = ("--throttle", "rpm", "--user-per-minute", "60", "--app-per-minute", "4,600")
     assert tune(tmp_path, lines, *options) == 0
     said = capsys.readouterr().out
@@ -57,7 +57,7 @@ def test_what_makes_no_difference_is_told(tmp_path: Path, capsys: pytest.Capture
 def test_nothing_is_recommended_when_somebody_never_gets_anything(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = [*requests(6), {"timestamp": 1, "user": "long", "prompt": WORD * 4000}]
+    lines = [*requests(6), {"timestamp": 1, "user": "long", "prompt": WORD * 4000, **ANSWER}]
     assert tune(tmp_path, lines, "--max-prompt-tokens", "1000") == 1
     said = capsys.readouterr()
     assert "no call of long was answered" in said.out

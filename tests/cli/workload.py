@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+ANSWER = {"usage": {"completion_tokens": 1}}
 WORD = "word "  # a token and a quarter, as the log's reader estimates
 
 
@@ -15,4 +16,4 @@ def write_log(path: Path, lines: Sequence[object]) -> Path:
 
 def requests(count: int, clients: int = 3, words: int = 60) -> list[object]:
     """Ten a second, from `clients` in turn."""
-    return [{"timestamp": n / 10, "user": f"u{n % clients}", "prompt": WORD * words} for n in range(count)]
+    return [{"timestamp": n / 10, "user": f"u{n % clients}", "prompt": WORD * words, **ANSWER} for n in range(count)]

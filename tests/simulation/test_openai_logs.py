@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from fairlead.errors import InvalidRequest
-from simulation.openai_logs import read_openai_log
+from simulation.json_lines import read_json_lines
 from simulation.trace_rows import TraceRow
 from simulation.traces import read
+
+ANSWER = {"usage": {"completion_tokens": 1}}
 
 
 def log(path: Path, *lines: object) -> Path:
@@ -19,13 +21,13 @@ def log(path: Path, *lines: object) -> Path:
 
 
 def one(tmp_path: Path, line: dict[str, object]) -> TraceRow:
-    [row] = read_openai_log(log(tmp_path / "log.jsonl", {"timestamp": 5, **line})).rows
+    [row] = read_json_lines(log(tmp_path / "log.jsonl", {"timestamp": 5, **line})).rows
     return row
 
 
 def test_a_log_gives_times_users_lengths_and_what_is_shared(tmp_path: Path) -> None:
     system = {"role": "system", "content": "x" * 400}
-    rows, left_out = read_openai_log(
+    rows, left_out = read_json_lines(
         log(
             tmp_path / "log.jsonl",
             {
@@ -74,7 +76,7 @@ def test_completions_and_responses_have_their_lengths(tmp_path: Path, line: dict
 
 
 def test_equal_token_ids_are_shared(tmp_path: Path) -> None:
-    rows = [one(tmp_path, {"prompt": [*range(32), *tail]}) for tail in ([1] * 16, [2] * 16)]
+    rows = [one(tmp_path, {"prompt": [*range(32), *tail], **ANSWER}) for tail in ([1] * 16, [2] * 16)]
     first, second = (row.blocks[0].ids for row in rows)
     assert first[:2] == second[:2]
     assert first[2] != second[2]
@@ -90,22 +92,22 @@ def test_equal_token_ids_are_shared(tmp_path: Path) -> None:
     ],
 )
 def test_requests_that_failed_are_counted_and_left_out(tmp_path: Path, failed: object) -> None:
-    path = log(tmp_path / "log.jsonl", {"timestamp": 1, "prompt": "x", "status": 200}, failed, failed)
-    rows, left_out = read_openai_log(path)
+    path = log(tmp_path / "log.jsonl", {"timestamp": 1, "prompt": "x", "status": 200, **ANSWER}, failed, failed)
+    rows, left_out = read_json_lines(path)
     assert len(rows) == 1
     assert left_out == (f"{path}: 2 requests that failed are left out",)
 
 
 @pytest.mark.parametrize("scale", [1, 1000, 1_000_000, 1_000_000_000])
 def test_times_may_be_in_parts_of_a_second(tmp_path: Path, scale: int) -> None:
-    lines = [{"timestamp": (1767225600 + 40 * n) * scale, "prompt": "x"} for n in range(2)]
-    assert [row.arrival for row in read_openai_log(log(tmp_path / "log.jsonl", *lines)).rows] == [0.0, 40.0]
+    lines = [{"timestamp": (1767225600 + 40 * n) * scale, "prompt": "x", **ANSWER} for n in range(2)]
+    assert [row.arrival for row in read_json_lines(log(tmp_path / "log.jsonl", *lines)).rows] == [0.0, 40.0]
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ({"user": "a"}, "none of timestamp, created, created_at"),
+        ({"user": "a"}, "none of timestamp, created, created_at, startTime"),
         ({"timestamp": 1, "messages": ["text"]}, "messages: 'text' is no object"),
         (5, "the line: 5 is no object"),
         ({"timestamp": "noon"}, "'noon'"),
@@ -113,30 +115,98 @@ def test_times_may_be_in_parts_of_a_second(tmp_path: Path, scale: int) -> None:
         ({"created": float("inf")}, "created: inf is below 0 or not finite"),
         ({"timestamp": [1]}, "timestamp: [1] is not a number"),
         ({"timestamp": 1, "usage": {"prompt_tokens": "9"}}, "prompt_tokens: '9' is not a whole number"),
-        ({"timestamp": 1, "usage": {"output_tokens": 1 << 30}}, "output_tokens: 1073741824 is not from 0 to 16777216"),
+        (
+            {"timestamp": 1, "prompt": "", "usage": {"output_tokens": 1 << 30}},
+            "output_tokens: 1073741824 is not from 0 to 16777216",
+        ),
         ({"timestamp": 1, "prompt": {"a": 1}}, "prompt: {'a': 1} is neither text nor a list"),
         ({"timestamp": 1, "prompt": [-1]}, "prompt: -1 is neither text nor a list"),
         ({"timestamp": 1, "choices": [{"message": "hi"}]}, "message: 'hi' is no object"),
+        (
+            {"timestamp": 1, "user": "a"},
+            "neither usage nor text: none of prompt_tokens, input_tokens, prompt, messages",
+        ),
+        ({"timestamp": 1, "prompt": "x"}, "neither usage nor text: none of completion_tokens, output_tokens, choices"),
+        ({"timestamp": 1, "prompt": "x", "usage": {"prompt_tokens": 1}}, "neither usage nor text: none of completion"),
+        ({"timestamp": 1, **ANSWER}, "neither usage nor text: none of prompt_tokens"),
+        (
+            {"timestamp": 1, "prompt_tokens": 5, "completion_tokens": 1.5},
+            "completion_tokens: 1.5 is not a whole number",
+        ),
     ],
 )
 def test_a_line_that_cannot_be_read_is_named_with_field_and_value(tmp_path: Path, line: object, said: str) -> None:
-    path = log(tmp_path / "log.jsonl", {"timestamp": 1, "prompt": "x"}, line)
+    path = log(tmp_path / "log.jsonl", {"timestamp": 1, "prompt": "x", **ANSWER}, line)
     with pytest.raises(InvalidRequest, match=re.escape(said)) as found:
-        read_openai_log(path)
+        read_json_lines(path)
     assert str(found.value).startswith(f"{path}, line 2: ")
 
 
 def test_lines_end_where_files_say_so(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl.gz"
-    path.write_bytes(gzip.compress('{"timestamp": 1, "prompt": "\u2028\x85"}\r\n\n{"timestamp": 2}\n'.encode()))
+    path.write_bytes(
+        gzip.compress(
+            '{"timestamp": 1, "prompt": "\u2028\x85", "completion_tokens": 1}\r\n\n'
+            '{"timestamp": 2, "prompt_tokens": 1, "completion_tokens": 1}\n'.encode()
+        )
+    )
     assert [row.arrival for row in read(path).rows] == [0.0, 1.0]
 
 
 def test_what_is_no_utf8_or_gzip_is_named(tmp_path: Path) -> None:
     latin, cut = tmp_path / "latin.jsonl", tmp_path / "cut.jsonl.gz"
-    latin.write_bytes('{"timestamp": 1}\n{"timestamp": 1, "user": "J\u00fcrgen"}\n'.encode("latin-1"))
-    cut.write_bytes(gzip.compress(b'{"timestamp": 1}\n' * 1000)[:-20])
+    latin.write_bytes(
+        '{"timestamp": 1, "input_tokens": 1, "output_tokens": 1}\n{"timestamp": 1, "user": "J\u00fcrgen"}\n'.encode(
+            "latin-1"
+        )
+    )
+    cut.write_bytes(gzip.compress(b'{"timestamp": 1, "prompt_tokens": 1, "completion_tokens": 1}\n' * 1000)[:-20])
     with pytest.raises(InvalidRequest, match=r"latin\.jsonl, line 2: 'utf-8' codec can't decode"):
         read(latin)
     with pytest.raises(InvalidRequest, match=r"cut\.jsonl\.gz cannot be read after line \d+: "):
         read(cut)
+
+
+def test_a_spend_log_has_its_counts_at_the_top(tmp_path: Path) -> None:
+    call = {"call_type": "acompletion", "model": "llama", "api_key": "5f3", "user": "", "metadata": {}, "messages": {}}
+    lines = [
+        {
+            **call,
+            "startTime": "2026-01-01T00:00:07.5Z",
+            "prompt_tokens": 900,
+            "completion_tokens": 70,
+            "end_user": "ann",
+        },
+        {**call, "startTime": "2026-01-01T00:00:05+00:00", "prompt_tokens": 30, "completion_tokens": 4, "response": {}},
+        {**call, "startTime": "2026-01-01T00:00:06Z", "prompt_tokens": 0, "completion_tokens": 0, "status": "failure"},
+        {**call, "startTime": "2026-01-01T00:00:06Z", "prompt_tokens": 5, "completion_tokens": 5, "cache_hit": "True"},
+        {**call, "startTime": "2026-01-01T00:00:06Z", "prompt_tokens": 5, "call_type": "aembedding"},
+    ]
+    path = log(tmp_path / "spend.jsonl", *lines)
+    rows, left_out = read(path)
+    assert [(row.arrival, row.client, row.app, row.input_tokens, row.output_tokens) for row in rows] == [
+        (0.0, "5f3", "llama", 30, 4),
+        (2.5, "ann", "llama", 900, 70),
+    ]
+    assert left_out == (
+        f"{path}: 1 requests that failed are left out",
+        f"{path}: 1 requests that LiteLLM answered from its cache are left out",
+        f"{path}: 1 calls that generate no text are left out",
+    )
+
+
+def test_anthropics_count_of_the_prompt_leaves_out_what_was_cached(tmp_path: Path) -> None:
+    usage = {"input_tokens": 10, "cache_read_input_tokens": 500, "cache_creation_input_tokens": 40, "output_tokens": 3}
+    assert one(tmp_path, {"system": "s" * 400, "response": {"content": [], "usage": usage}}).input_tokens == 550
+    answer = {"content": [{"type": "text", "text": "word"}, {"type": "tool_use", "input": {"path": "a" * 34}}]}
+    row = one(tmp_path, {"system": [{"type": "text", "text": "s" * 392}], "messages": [], "response": answer})
+    assert (row.input_tokens, row.output_tokens) == (100, 12)
+
+
+def test_arguments_of_tool_calls_are_part_of_the_answer(tmp_path: Path) -> None:
+    call = {"function": {"name": "f", "arguments": "x" * 80}}
+    row = one(tmp_path, {"prompt": "x", "choices": [{"message": {"content": None, "tool_calls": [call]}}]})
+    assert row.output_tokens == 20
+    assert (
+        one(tmp_path, {"input": "x", "output": [{"type": "function_call", "arguments": "x" * 80}]}).output_tokens == 20
+    )
