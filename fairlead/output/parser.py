@@ -19,6 +19,7 @@ JSON_FORMATS: Mapping[str, Callable[[Source], Grammar[None]]] = {"hermes": herme
 XML_FORMATS: Mapping[str, XmlSyntax] = {"qwen_coder": QWEN_CODER, "glm": GLM}
 FORMATS = (*JSON_FORMATS, *XML_FORMATS)
 THINK = "think"  # the only name for a format of reasoning
+PIECE = 1024  # characters of a long text that are read at a time: what is left of them is copied with each part
 _template = lru_cache(maxsize=64)(ResponseTemplate.parse)  # one for each model
 
 
@@ -51,8 +52,11 @@ class OutputParser:
 
     def push(self, text: str) -> Sequence[Part]:
         """Return the parts that are known with the next text; text that is not decided yet is held back."""
-        self._source.held += text
-        return self._read()
+        parts: list[Part] = []
+        for at in range(0, len(text), PIECE):
+            self._source.held += text[at : at + PIECE]
+            parts += self._read()
+        return parts
 
     def end(self) -> Sequence[Part]:
         """Return the rest, after which nothing may be pushed."""

@@ -50,6 +50,8 @@ class Region:
             certain = len(source.held)
             if not source.is_ended:
                 certain = min((end.undecided(source.held) for end in self._ends), default=certain)
+                if len(source.held) - certain > 2 * MOST_HEAD:  # a longer match has begun too long ago to count
+                    certain = len(source.held) - MOST_HEAD
             if found := self._first(source.held, certain):
                 certain, _, self.which, self.ending = found
             if certain:
@@ -63,6 +65,8 @@ class Region:
 
     def _first(self, text: str, certain: int) -> tuple[int, int, int, re.Match[str]] | None:
         """Return the first match before `certain`, after its place, negative length and number of its pattern."""
+        if not certain:
+            return None
         matches = ((end.search(text), number) for number, end in enumerate(self._ends))
         found = [(each.start(), -len(each[0]), number, each) for each, number in matches if each is not None]
         return min((each for each in found if each[0] < certain), default=None, key=lambda each: each[:3])

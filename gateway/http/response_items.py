@@ -15,7 +15,9 @@ Event = tuple[str, dict[str, Any]]  # the type and the fields
 class Item(Protocol):
     """One item of the output, while text is added to it."""
 
-    text: str
+    @property
+    def text(self) -> str:
+        """Return the text so far."""
 
     def begin(self, place: int) -> Iterator[Event]:
         """Yield the events that begin the item, which is item number `place` of the output."""
@@ -34,11 +36,16 @@ class TextItem:
     """A message of the assistant, or its reasoning; implements Item."""
 
     def __init__(self, item_id: str, is_reasoning: bool) -> None:
-        self.text = ""
+        self._pieces: list[str] = []
         self._id = item_id
         self._is_reasoning = is_reasoning
         self._kind = "reasoning_text" if is_reasoning else "output_text"
         self._place: dict[str, Any] = {}
+
+    @property
+    def text(self) -> str:
+        """See Item."""
+        return "".join(self._pieces)
 
     def begin(self, place: int) -> Iterator[Event]:
         """See Item."""
@@ -49,7 +56,7 @@ class TextItem:
 
     def add(self, text: str) -> Iterator[Event]:
         """See Item."""
-        self.text += text
+        self._pieces.append(text)
         yield f"response.{self._kind}.delta", {"delta": text, **self._logprobs(), **self._place}
 
     def end(self, status: str) -> Iterator[Event]:
@@ -77,11 +84,16 @@ class CallItem:
     """A function call, whose text are its arguments; implements Item."""
 
     def __init__(self, item_id: str, called: str, name: str) -> None:
-        self.text = ""
+        self._pieces: list[str] = []
         self._id = item_id
         self._called = called
         self._name = name
         self._place: dict[str, Any] = {}
+
+    @property
+    def text(self) -> str:
+        """See Item."""
+        return "".join(self._pieces)
 
     def begin(self, place: int) -> Iterator[Event]:
         """See Item."""
@@ -90,7 +102,7 @@ class CallItem:
 
     def add(self, text: str) -> Iterator[Event]:
         """See Item."""
-        self.text += text
+        self._pieces.append(text)
         yield "response.function_call_arguments.delta", {"delta": text, **self._place}
 
     def end(self, status: str) -> Iterator[Event]:
