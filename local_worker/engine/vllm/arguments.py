@@ -4,10 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, get_args
 
+from vllm.config import VllmConfig
 from vllm.config.lora import MaxLoRARanks
 from vllm.engine.arg_utils import EngineArgs
+from vllm.version import __version__
 
 from local_worker.engine.attention import UnsupportedModel
+from local_worker.engine.load_errors import reading
 from local_worker.engine.lora_adapter import LoraAdapter
 from local_worker.engine.vllm.sampler import KEY, SeededSampler
 
@@ -56,7 +59,22 @@ class VllmOptions:
     adapters: tuple[LoraAdapter, ...] = ()
 
 
-def engine_args(model: str, options: VllmOptions, given: Mapping[str, Any]) -> EngineArgs:
+def engine_config(model: str, options: VllmOptions, given: Mapping[str, Any], *, headless: bool = False) -> VllmConfig:
+    """Return vLLM's configuration, for the first node or for a further one (`headless`).
+
+    Raises UnsupportedModel for a model or an argument that vLLM or this engine does not support.
+    """
+    args = _engine_args(model, options, given)
+    with reading():
+        config = args.create_engine_config(headless=headless)
+    if config.use_v2_model_runner:
+        raise UnsupportedModel(
+            f"vLLM {__version__} chooses its model runner V2 for this model and these vllm_args; the worker needs V1"
+        )
+    return config
+
+
+def _engine_args(model: str, options: VllmOptions, given: Mapping[str, Any]) -> EngineArgs:
     """Return vLLM's arguments; raise UnsupportedModel, which names the argument, for one that cannot be `given`."""
     known = {field.name for field in fields(EngineArgs)}
     for name in given:

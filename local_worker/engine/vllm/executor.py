@@ -29,7 +29,7 @@ from local_worker.engine.grammars import Grammars
 from local_worker.engine.load_errors import reading
 from local_worker.engine.lora_adapter import LoraAdapter
 from local_worker.engine.matchers import Matchers
-from local_worker.engine.vllm.arguments import VllmOptions, engine_args
+from local_worker.engine.vllm.arguments import VllmOptions, engine_config
 from local_worker.engine.vllm.sampler import allow, sampling_params
 from serving.sampling_params import SamplingParams
 
@@ -102,10 +102,9 @@ class VllmEngine:
 
         Raises UnsupportedModel for a model or an argument that vLLM or this engine does not support.
         """
-        args = engine_args(model, options, arguments)
+        config = engine_config(model, options, arguments)
         self._failed = threading.Event()  # set by a thread of vLLM that watches its processes
         with reading():
-            config = args.create_engine_config()
             _check_implementation(config.model_config, arguments)
             if options.kv_tokens is not None:
                 pages = options.kv_tokens // config.cache_config.block_size

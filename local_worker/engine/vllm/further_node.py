@@ -8,7 +8,7 @@ from typing import Any
 from vllm.v1.executor.multiproc_executor import MultiprocExecutor
 
 from local_worker.engine.load_errors import reading
-from local_worker.engine.vllm.arguments import VllmOptions, engine_args
+from local_worker.engine.vllm.arguments import VllmOptions, engine_config
 
 
 def compute_for_first_node(model: str, options: VllmOptions, arguments: Mapping[str, Any]) -> None:
@@ -17,8 +17,8 @@ def compute_for_first_node(model: str, options: VllmOptions, arguments: Mapping[
     Model, options and arguments, apart from `node_rank`, must be those of the first node. Raises UnsupportedModel as
     VllmEngine does.
     """
+    config = engine_config(model, options, arguments, headless=True)
     with reading():
-        config = engine_args(model, options, arguments).create_engine_config(headless=True)
         executor = MultiprocExecutor(config, monitor_workers=False)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # vLLM ends its processes as this one exits
     executor.start_worker_monitor(inline=True)
