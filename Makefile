@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-fast test-clients vllm-venv test-vllm flood gpu-check attack simulate-faults mutate lint format protos build clean
+.PHONY: help setup demo up test test-fast test-clients vllm-venv test-vllm flood gpu-check gpu-pack attack simulate-faults mutate lint format protos build clean
 # Tests in several processes (tests/parallel.py) compute with one thread each. What they start finds its code compiled.
 PYTEST = env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/pytest -q --parallel
 SEEDS ?= 1000
@@ -42,8 +42,16 @@ test-clients: setup ## run the tests with LiteLLM, LM Evaluation Harness and AIP
 flood: vllm-venv ## compare vLLM, LiteLLM and Fairlead while a user floods, on the same engine (half an hour)
 	$(VLLM_VENV)/bin/python -m bench.flood
 
-gpu-check: setup ## on a CUDA device: run its tests, compare engines and policies, and write build/gpu-check/report.md
-	$(BIN)/python -m bench.gpu_check
+gpu-check: setup ## on a CUDA device: run its tests, measure engine and policies, and write build/gpu-check/report.md
+	$(BIN)/python -m bench.gpu_quick build/gpu-check
+
+# Compiled once: about 200 seconds of processor time for each kernel.
+build/gpu-kernels/.ready: bench/gpu/kernels.py constraints/gpu.txt | $(READY)
+	$(BIN)/python -m bench.gpu.kernels $(@D)
+	@touch $@
+
+gpu-pack: setup build/gpu-kernels/.ready ## make build/gpu-pack for a GPU machine without a package registry (bench/GPU.md)
+	$(BIN)/python -m bench.gpu.pack $(if $(WORKER),--worker)
 
 attack: setup ## attack real processes for hours, or as long as ATTACKS says, and write build/attacks.md
 	@mkdir -p build

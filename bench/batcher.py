@@ -1,10 +1,13 @@
 """A worker's batcher and its requests, for benchmarks of the engine and of the work around it."""
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 
 from fairlead.token_ids import pack_ids
+from local_worker.core.batch import Engine, PendingStep
 from local_worker.core.batcher import Batcher
 from local_worker.core.limits import BatchLimits
+from local_worker.core.plan import Advance, Plan
 from local_worker.core.policies import POLICIES, QueuePolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
@@ -53,3 +56,18 @@ def make_request(
         sampling=SamplingParams(max_tokens=new_tokens, ignore_eos=constraint is None, constraint=constraint),
         arrival=number,
     )
+
+
+def steps(engine: Engine, batcher: Batcher, clock: Callable[[], float] = lambda: 0.0) -> Iterator[Sequence[Advance]]:
+    """Run steps as a worker's loop does until nothing is left to compute; yield the progress at each commit.
+
+    `clock` returns the seconds that have passed; without one it is always zero. A consumer that stops early leaves the
+    steps that are in flight uncommitted.
+    """
+    launched: deque[tuple[Plan, PendingStep]] = deque()
+    while (plan := batcher.plan(clock())) is not None or launched:
+        if plan is not None:
+            launched.append((plan, engine.launch(plan.batch)))
+        if len(launched) > (engine.ahead if plan is not None else 0):
+            done, pending = launched.popleft()
+            yield batcher.commit(done, pending.wait())

@@ -1,6 +1,5 @@
 """The engines that `bench.engine` compares: the worker's, `model.generate`, and transformers' continuous batching."""
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -8,9 +7,8 @@ from typing import Any
 import torch
 from transformers import ContinuousBatchingConfig, GenerationConfig
 
-from bench.batcher import BLOCK, KV_TOKENS, make_batcher, make_request
-from local_worker.core.batch import Engine, PendingStep
-from local_worker.core.plan import Plan
+from bench.batcher import BLOCK, KV_TOKENS, make_batcher, make_request, steps
+from local_worker.core.batch import Engine
 from local_worker.engine.runner import EngineOptions, TransformersEngine
 
 OPTIONS = EngineOptions(block_tokens=BLOCK, kv_tokens=KV_TOKENS)
@@ -30,13 +28,8 @@ def drive(
     requests = [make_request(prompt, new_tokens, number, block_tokens) for number, prompt in enumerate(prompts)]
     for request in requests:
         batcher.submit(request, 0.0)
-    steps: deque[tuple[Plan, PendingStep]] = deque()
-    while (plan := batcher.plan(0.0)) is not None or steps:
-        if plan is not None:
-            steps.append((plan, engine.launch(plan.batch)))
-        if len(steps) > (engine.ahead if plan is not None else 0):
-            done, pending = steps.popleft()
-            batcher.commit(done, pending.wait())
+    for _ in steps(engine, batcher):
+        pass
     return [request.tokens[request.prompt_tokens :] for request in requests]
 
 
@@ -59,7 +52,10 @@ def generate(model: Any) -> Run:
 
 def continuous_batching(model: Any) -> Run:
     """Return a run of transformers' continuous batching with our page and batch sizes."""
-    config = ContinuousBatchingConfig(page_size=BLOCK, num_blocks=KV_TOKENS // BLOCK, max_batch_tokens=512)
+    # transformers 5.17 calls it block_size.
+    page_size = "page_size" if hasattr(ContinuousBatchingConfig, "page_size") else "block_size"
+    sizes: dict[str, Any] = {page_size: BLOCK, "num_blocks": KV_TOKENS // BLOCK, "max_batch_tokens": 512}
+    config = ContinuousBatchingConfig(**sizes)
 
     def run(prompts: Sequence[Sequence[int]], new_tokens: int) -> None:
         generation = GenerationConfig(  # type: ignore[no-untyped-call]

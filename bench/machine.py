@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 BUFFER_BYTES = 1 << 28
+CARRIED_COMMIT = Path("build/gpu-pack/commit")  # where `make gpu-pack` writes the commit for a machine without git
 
 
 def describe(device: str) -> str:
@@ -17,8 +18,12 @@ def describe(device: str) -> str:
 
 
 def commit() -> str:
-    """Return the short hash of the checked-out commit."""
-    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True)
+    """Return the short hash of the checked-out commit; without git, the one that was carried along, or `unknown`."""
+    try:
+        command = ["git", "rev-parse", "--short", "HEAD"]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        return CARRIED_COMMIT.read_text().strip() if CARRIED_COMMIT.exists() else "unknown"
     return done.stdout.strip()
 
 

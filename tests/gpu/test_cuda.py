@@ -106,6 +106,7 @@ def test_running_ahead_changes_no_token(way: str) -> None:
     assert outputs[0] == outputs[1]
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype feature")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("attention", [pytest.param("flashinfer", marks=needs_flashinfer), "sdpa"])
 def test_launching_a_step_never_waits_for_the_device(attention: str, way: str) -> None:

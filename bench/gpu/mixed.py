@@ -1,0 +1,24 @@
+"""Steps in which requests decode beside a chunk of a prompt, as most steps under load are."""
+
+from collections.abc import Iterator
+
+from bench.batcher import BLOCK
+from bench.gpu.row import Row
+from bench.gpu.subject import Subject, decoding, prefill
+
+
+def mixed(subject: Subject) -> Iterator[Row]:
+    """Yield a row per size of the chunk, beside the step in which as many requests only decode."""
+    engine, scale = subject.engine, subject.scale
+    decoders = decoding(scale.mixed_batch, scale.context)
+    alone = subject.step_seconds(engine, decoding(scale.mixed_batch + 1, scale.context))
+    yield Row(f"{scale.mixed_batch + 1} decodes", {"ms": alone * 1e3})
+    free = scale.mixed_batch * -(-scale.context // BLOCK)
+    for chunk in scale.chunks:
+        slices = [*decoders, prefill(chunk, scale.chunk_cached, first_page=free)]
+        seconds = subject.step_seconds(engine, slices)
+        floor = subject.work(slices).seconds(subject.ceilings)
+        yield Row(
+            f"{scale.mixed_batch} decodes, chunk of {chunk}",
+            {"ms": seconds * 1e3, "times_decode": seconds / alone, "of_floor": floor / seconds},
+        )

@@ -1,0 +1,73 @@
+"""An emulation of a machine that receives the working tree and nothing else: its files without `.git`, an environment
+with the packages of a usual image for PyTorch, no programs but Python, and no network."""
+
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = [
+    "accelerate", "annotated-doc", "anyio", "certifi", "charset-normalizer", "click", "filelock", "fsspec", "grpcio",
+    "h11", "hf-xet", "httpcore", "httpcore2", "httpx", "httpx2", "huggingface-hub", "hypothesis", "idna", "iniconfig",
+    "jinja2", "markupsafe", "mpmath", "networkx", "numpy", "packaging", "pip", "pluggy", "protobuf", "psutil",
+    "pygments", "pytest", "pytest-timeout", "pyyaml", "regex", "requests", "rich", "safetensors", "setuptools",
+    "shellingham", "sniffio", "sortedcontainers", "sympy", "tokenizers", "torch", "tqdm", "transformers", "truststore",
+    "typer", "typing-extensions", "typing-inspection", "urllib3", "uvloop", "xxhash",
+]  # fmt: skip
+SHARED = ("google",)  # folders in which several packages have a part
+OFFLINE = """
+import socket
+
+def refuse(*_):
+    raise OSError("this machine has no network")
+
+socket.socket.connect = socket.getaddrinfo = refuse
+"""
+
+
+class BareMachine:
+    """The machine's file system below `folder`: the tree, and an environment of PACKAGES."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tree = folder / "tree"
+        self._environment = folder / "environment"
+        _copy_tree(self.tree)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", self._environment], check=True)
+        (site,) = self._environment.glob("lib/python*/site-packages")
+        for package in PACKAGES:
+            _link(package, site)
+        (site / "sitecustomize.py").write_text(OFFLINE)
+
+    def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """Run Python with these arguments in the tree."""
+        environment: dict[str, Any] = {"PATH": str(self._environment / "bin"), "OMP_NUM_THREADS": "1"}
+        python = self._environment / "bin" / "python3"
+        return subprocess.run(
+            [python, *arguments], cwd=self.tree, env=environment, capture_output=True, text=True, check=False
+        )
+
+
+def _copy_tree(into: Path) -> None:
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
+    for name in names:
+        source, target = ROOT / name, into / name
+        if name and source.is_file():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(source.read_bytes())
+
+
+def _link(package: str, site: Path) -> None:
+    """Make the package's files and folders visible in `site`, if it is installed here."""
+    try:
+        found = distribution(package)
+    except PackageNotFoundError:
+        return
+    parts = {file.parts[: 2 if file.parts[0] in SHARED else 1] for file in found.files or ()}
+    for name in {Path(*part) for part in parts if part[0] not in ("..", "__pycache__")}:
+        link = site / name
+        link.parent.mkdir(exist_ok=True)
+        if not link.exists():
+            link.symlink_to(Path(str(found.locate_file(name))))
