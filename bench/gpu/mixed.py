@@ -8,17 +8,22 @@ from bench.gpu.subject import Subject, decoding, prefill
 
 
 def mixed(subject: Subject) -> Iterator[Row]:
-    """Yield a row per size of the chunk, beside the step in which as many requests only decode."""
+    """Yield a row per size of the chunk, with a CUDA graph where one fits and without, after the row of a step in which
+    as many requests only decode."""
     engine, scale = subject.engine, subject.scale
-    decoders = decoding(scale.mixed_batch, scale.context)
+    decoders, captured = decoding(scale.mixed_batch, scale.context), engine._graphs
     alone = subject.step_seconds(engine, decoding(scale.mixed_batch + 1, scale.context))
     yield Row(f"{scale.mixed_batch + 1} decodes", {"ms": alone * 1e3})
     free = scale.mixed_batch * -(-scale.context // BLOCK)
     for chunk in scale.chunks:
         slices = [*decoders, prefill(chunk, scale.chunk_cached, first_page=free)]
-        seconds = subject.step_seconds(engine, slices)
         floor = subject.work(slices).seconds(subject.ceilings)
-        yield Row(
-            f"{scale.mixed_batch} decodes, chunk of {chunk}",
-            {"ms": seconds * 1e3, "times_decode": seconds / alone, "of_floor": floor / seconds},
-        )
+        fits = captured is not None and captured.fitting(slices) is not None
+        for graphs in (captured, None) if fits else (None,):
+            engine._graphs = graphs
+            seconds = subject.step_seconds(engine, slices)
+            yield Row(
+                f"{scale.mixed_batch} decodes, chunk of {chunk}, {'launched' if graphs is None else 'graphs'}",
+                {"ms": seconds * 1e3, "times_decode": seconds / alone, "of_floor": floor / seconds},
+            )
+    engine._graphs = captured
