@@ -19,6 +19,7 @@ from local_worker.engine.flashinfer_workspace import workspace_bytes
 from local_worker.engine.graph_sizes import GraphSize
 from local_worker.engine.kv import LayerShape, PagedKV
 from local_worker.engine.page_tables import PageLists, PageTables
+from local_worker.engine.sinks import beside_sinks
 from local_worker.engine.transfer import Milestone
 
 BACKEND = "fa2"
@@ -160,6 +161,4 @@ def _run(wrapper: Any, kv: PagedKV, layer: int, step: LayerStep) -> torch.Tensor
         out: torch.Tensor = wrapper.run(queries, pages)
         return out
     out, log2_sums = wrapper.run(queries, pages, return_lse=True)
-    # A sink enlarges only the sum by which the softmax divides: of sums s and exp(sink), the share of s remains.
-    share = torch.sigmoid(log2_sums * math.log(2) - step.sinks.float())
-    return out * share[..., None].to(out.dtype)
+    return beside_sinks(out, log2_sums * math.log(2), step.sinks)

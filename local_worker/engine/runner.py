@@ -24,6 +24,7 @@ from local_worker.engine.packed_linear import pack
 from local_worker.engine.sampled_step import SampledStep, ScoredPrompts
 from local_worker.engine.sampling import choose
 from local_worker.engine.sdpa import GROUP_TOKENS, Sdpa
+from local_worker.engine.varlen import Varlen
 from serving.process import log_step
 
 if TYPE_CHECKING:
@@ -128,10 +129,12 @@ class TransformersEngine:
             try:
                 from local_worker.engine.flashinfer import FlashInfer
             except ImportError as error:
-                log.warning("FlashInfer cannot be imported, so torch's SDPA computes attention: %s", error)
+                log.warning("FlashInfer cannot be imported, so torch computes attention: %s", error)
             else:
                 processors = torch.cuda.get_device_properties(self._device).multi_processor_count
                 return FlashInfer(self._kv, processors, self._graph_sizes())
+        if self._device.type == "cuda" and Varlen.computes(self._kv):
+            return Varlen(self._kv)
         return Sdpa(self._kv, 1 if self._options.batch_invariant else GROUP_TOKENS)
 
     def _graph_sizes(self) -> tuple[GraphSize, ...]:
@@ -139,7 +142,7 @@ class TransformersEngine:
 
     @torch.inference_mode()
     def _step_graphs(self, backend: Attention) -> "StepGraphs | None":
-        if isinstance(backend, Sdpa):
+        if isinstance(backend, Sdpa | Varlen):
             return None
         from local_worker.engine.flashinfer import FlashInfer
         from local_worker.engine.graphs import StepGraphs

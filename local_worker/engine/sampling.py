@@ -137,10 +137,8 @@ def _draw_truncated(logits: torch.Tensor, slices: Sequence[Slice]) -> torch.Tens
         ],
         logits,
     )
-    depth = max(FIRST_CANDIDATES, *(sampling.top_k for sampling in samplings))
-    probabilities, candidates = _truncate(
-        logits / temperatures.float(), top_k, top_p.float(), min_p.float(), min(vocabulary, depth)
-    )
+    most = max(_top_k(sampling, vocabulary) for sampling in samplings)
+    probabilities, candidates = _truncate(logits / temperatures.float(), top_k, top_p.float(), min_p.float(), most)
     return candidates.gather(1, _invert(probabilities, uniforms)[:, None])[:, 0]
 
 
@@ -173,16 +171,16 @@ def _invert(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor
 
 
 def _truncate(
-    logits: torch.Tensor, top_k: torch.Tensor, top_p: torch.Tensor, min_p: torch.Tensor, depth: int
+    logits: torch.Tensor, top_k: torch.Tensor, top_p: torch.Tensor, min_p: torch.Tensor, most: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Apply top-k, then top-p, then min-p, in the order of other engines; return probabilities and tokens, most likely
     first.
 
-    Starts with `depth` candidates and adds more until they suffice. On CUDA it takes the whole vocabulary, since a
-    check would wait for the device.
+    No row has more than `most` candidates, which is the largest top-k, or the vocabulary. On CUDA it takes so many,
+    since a check would wait for the device; elsewhere it starts with few and adds more until they suffice.
     """
     vocabulary = logits.shape[1]
-    depth = vocabulary if logits.is_cuda else depth
+    depth = most if logits.is_cuda else min(most, FIRST_CANDIDATES)
     whole = logits.logsumexp(dim=-1, keepdim=True)
     while True:
         values, candidates = logits.topk(depth, dim=-1)
@@ -192,9 +190,9 @@ def _truncate(
         reached = probabilities.cumsum(dim=-1)
         kept = in_top_k & (reached - probabilities < top_p) & (probabilities >= min_p * probabilities[:, :1])
         # Deep enough if the last candidate is excluded: then all less likely ones are excluded too.
-        if depth == vocabulary or not bool(kept[:, -1].any()):
+        if depth == most or not bool(kept[:, -1].any()):
             return probabilities * kept, candidates
-        depth = min(vocabulary, depth * WIDEN)
+        depth = min(most, depth * WIDEN)
 
 
 def _masked(values: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:

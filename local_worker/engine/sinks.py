@@ -1,4 +1,4 @@
-"""Attention sinks with torch's SDPA: one more token that every query sees, with the sink as its score and no value."""
+"""Attention sinks: each head's softmax divides by a sum that contains exp(sink), too."""
 
 import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
@@ -15,7 +15,8 @@ def attention_with_sinks(
     sinks: torch.Tensor,
     scale: float,
 ) -> torch.Tensor:
-    """Return what SDPA returns for `queries` [..., queries, size], where exp(sink) is added to the softmax' sum.
+    """Return what SDPA returns for `queries` [..., queries, size] if each sees one more token, whose score is its sink
+    and whose value is 0.
 
     `sinks` can be broadcast to [..., queries], `seen` to [..., queries, keys]. The additional token alone has
     the feature that the queries multiply by their sink, so that its score is the sink however the keys are shared.
@@ -31,3 +32,11 @@ def attention_with_sinks(
         attn_mask=pad(seen, (0, 1), value=True),
         scale=scale,
     )
+
+
+def beside_sinks(out: torch.Tensor, sums: torch.Tensor, sinks: torch.Tensor) -> torch.Tensor:
+    """Return the attention with `sinks` [heads] for `out` [tokens, heads, size], computed without them.
+
+    `sums` [tokens, heads] are the natural logarithms of the sums by which `out` was divided.
+    """
+    return out * torch.sigmoid(sums - sinks.float())[..., None].to(out.dtype)

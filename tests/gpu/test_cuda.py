@@ -14,6 +14,7 @@ from local_worker.core.request import Request
 from local_worker.engine.batch_inputs import lone_slice
 from local_worker.engine.runner import EngineOptions, TransformersEngine
 from local_worker.engine.sdpa import Sdpa
+from local_worker.engine.varlen import Varlen
 from serving.sampling_params import SamplingParams
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request, run
 from tests.local_worker.engine.test_exactness import CONFIGS, make_model, prompts
@@ -38,8 +39,8 @@ def make_engine(name: str, block_tokens: int = PAGE) -> TransformersEngine:
     return TransformersEngine(make_model(config).to("cuda", torch.bfloat16), options)
 
 
-def without_flashinfer(engine: TransformersEngine) -> TransformersEngine:
-    engine._attention._backend, engine._graphs = Sdpa(engine._kv), None
+def without_flashinfer(engine: TransformersEngine, backend: type[Sdpa | Varlen] = Sdpa) -> TransformersEngine:
+    engine._attention._backend, engine._graphs = backend(engine._kv), None
     return engine
 
 
@@ -108,11 +109,11 @@ def test_running_ahead_changes_no_token(way: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype feature")
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("attention", [pytest.param("flashinfer", marks=needs_flashinfer), "sdpa"])
-def test_launching_a_step_never_waits_for_the_device(attention: str, way: str) -> None:
+@pytest.mark.parametrize("backend", [pytest.param(None, marks=needs_flashinfer, id="flashinfer"), Sdpa, Varlen])
+def test_launching_a_step_never_waits_for_the_device(backend: type[Sdpa | Varlen] | None, way: str) -> None:
     engine = make_engine("llama", BLOCK)
-    if attention == "sdpa":
-        without_flashinfer(engine)
+    if backend is not None:
+        without_flashinfer(engine, backend)
     batcher = make_batcher(pages=256)
     for request in make_requests(7, **WAYS[way]):
         batcher.submit(request, 0.0)
@@ -129,12 +130,21 @@ def test_launching_a_step_never_waits_for_the_device(attention: str, way: str) -
     assert len(steps) == 8
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_gathered_contexts_agree_with_sdpa(name: str) -> None:
+    gathering, oracle = without_flashinfer(make_engine(name), Varlen), without_flashinfer(make_engine(name))
+    with torch.inference_mode():
+        for slices in batches():
+            found, expected = gathering._logits(slices).float(), oracle._logits(slices).float()
+            assert float((found - expected).abs().max()) <= TOLERANCE * float(expected.abs().max())
+
+
 @pytest.mark.parametrize("ahead", [0, 1])
-def test_without_flashinfer_sdpa_serves_on_the_device(ahead: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_flashinfer_torch_serves_on_the_device(ahead: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "flashinfer", None)
     monkeypatch.delitem(sys.modules, "local_worker.engine.flashinfer", raising=False)
     engine = make_engine("llama", BLOCK)
-    assert isinstance(engine._attention._backend, Sdpa)
+    assert isinstance(engine._attention._backend, Varlen)
     engine.ahead = ahead
     outputs = run(make_batcher(pages=256), engine, make_requests(7))
     assert [len(output) for output in outputs] == [12] * 7

@@ -4,6 +4,8 @@ import random
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from local_worker.core.batch import Slice
 from local_worker.engine.attention import LayerStep
@@ -80,3 +82,21 @@ def test_tables_are_int32_and_count_what_they_hold(name: str) -> None:
     held = (tables.pages.diff() - 1) * BLOCK + tables.last_page
     assert held.tolist() == tables.lengths.tolist() == [piece.stop for piece in slices]
     assert 1 <= int(tables.last_page.min()) <= int(tables.last_page.max()) <= BLOCK
+
+
+@given(st.lists(st.dictionaries(st.integers(0, 3), st.integers(1, 40), min_size=1), min_size=1, max_size=8))
+def test_the_pages_of_earlier_batches_leave_no_trace(steps: list[dict[int, int]]) -> None:
+    """Requests get pages, leave, and come back with other ones."""
+    lists, dice = PageLists(), random.Random(0)
+    held: dict[int, list[int]] = {}
+    for lengths in steps:
+        slices = []
+        for request, length in lengths.items():
+            own = held.setdefault(request, [])
+            if dice.random() < 0.3:
+                own.clear()  # as after a preemption
+            while len(own) * BLOCK < length:
+                own.append(dice.randrange(PAGES))
+            slices.append(lone_slice([0] * length, length - 1, own, samples=True)._replace(request=request))
+        found = PageTables(slices, BLOCK, CPU, lists).indices.tolist()
+        assert found == [page for piece in slices for page in piece.pages[: -(-piece.stop // BLOCK)]]

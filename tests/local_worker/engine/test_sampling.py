@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from local_worker.core.batch import Slice, StepResult
 from local_worker.core.request import Request
@@ -124,18 +125,39 @@ def test_rows_with_different_parameters_are_drawn_as_if_alone() -> None:
     assert together == alone
 
 
-def test_the_number_of_first_candidates_changes_no_token() -> None:
-    """Beside a request that wants all of them it is all of them, as always on CUDA."""
+def test_the_number_of_first_candidates_changes_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On CUDA all that any row can need are looked at, at once."""
     torch.manual_seed(0)
     vocabulary = 12 * FIRST_CANDIDATES
-    logits = torch.randn(41, vocabulary)
+    logits = torch.randn(40, vocabulary)
     ways = ({"top_p": 0.9}, {"top_k": 700}, {"min_p": 0.02}, {"top_p": 0.5, "top_k": 40})
     requests = [
         make_request([1], sampling=SamplingParams(temperature=1.0, seed=seed, **ways[seed % 4])) for seed in range(40)
     ]
     alone = [sample(logits[row : row + 1], [request]).tokens[0] for row, request in enumerate(requests)]
-    whole = make_request([1], sampling=SamplingParams(temperature=1.0, top_k=vocabulary))
-    assert alone == list(sample(logits, [*requests, whole]).tokens[:-1])
+    monkeypatch.setattr("local_worker.engine.sampling.FIRST_CANDIDATES", vocabulary)
+    assert alone == list(sample(logits, requests).tokens)
+
+
+class Depths(TorchDispatchMode):
+    """Keeps how many of the most likely tokens were asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[int] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is torch.ops.aten.topk.default:
+            self.found.append(args[1])
+        return function(*args, **kwargs or {})
+
+
+def test_no_more_candidates_are_sorted_than_the_largest_top_k() -> None:
+    samplings = [SamplingParams(temperature=1.0, top_k=top_k, top_p=0.99, seed=top_k) for top_k in (3, 20, 7)]
+    requests = [make_request([1], sampling=sampling) for sampling in samplings]
+    with Depths() as depths:
+        sample(torch.randn(3, 4 * FIRST_CANDIDATES), requests)
+    assert depths.found == [20]
 
 
 def with_output(prompt: list[int], output: list[int], **parameters: Any) -> Request:
