@@ -56,7 +56,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("gpu") / "site"
     for name in pinned("worker.txt"):
         link(name, folder)
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target", folder]
+    pip: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-compile",
+        "--target",
+        folder,
+    ]
     checked([*pip, "--requirement", PINS / "gpu.txt"])
     return folder
 
