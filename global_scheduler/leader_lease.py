@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from global_scheduler.leadership import STANDBY
+from serving.redis_access import drop_connections
 
 log = logging.getLogger(__name__)
 RENEWALS = 6  # per lease duration
@@ -76,6 +77,7 @@ class LeaderLease:
             if self._reachable:
                 log.warning("Redis is away", extra={"error": repr(error), "epoch": self.epoch})
             self._reachable = False
+            await drop_connections(self._redis)
             return
         if not self._reachable:
             log.warning("Redis is back")

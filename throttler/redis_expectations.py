@@ -9,6 +9,7 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from serving.redis_access import drop_connections
 from throttler import lease_script as script
 from throttler.core.expectations import CLIENTS, Expectations, ExpectationSubject, LearnedMedian
 
@@ -52,3 +53,4 @@ async def exchange_for_ever(redis: Redis, name: str, expectations: Expectations)
                 await exchange(redis, name, expectations)
         except (RedisError, OSError, TimeoutError) as error:
             log.warning("expectations are not exchanged", extra={"error": repr(error)})
+            await drop_connections(redis)

@@ -15,8 +15,10 @@ from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 from redis.asyncio import Redis
+from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
+from serving.redis_access import drop_connections
 from throttler import lease_script as script
 from throttler.core.expectations import Expectations
 from throttler.core.lease_exchange import LeaseExchange
@@ -117,6 +119,7 @@ class RedisStore:
             except (RedisError, OSError, TimeoutError) as error:
                 self._scripts = None
                 self._degrade(repr(error))
+                await drop_connections(self._redis)
 
     async def _beat(self) -> None:
         if self._scripts is None:
@@ -175,12 +178,26 @@ class RedisStore:
         """Receive recalls, by which other gateways ask for unused capacity, until cancelled."""
         while True:
             try:
-                async with self._redis.pubsub(ignore_subscribe_messages=True) as pubsub:
+                async with self._redis.pubsub() as pubsub:
                     await self._in_time(pubsub.subscribe(script.RECALLS))
-                    async for message in pubsub.listen():
-                        self._recall(message["data"].decode(errors="replace"))
+                    await self._listen(pubsub)
             except (RedisError, OSError, TimeoutError):
                 await asyncio.sleep(self._beat_seconds)
+
+    async def _listen(self, pubsub: PubSub) -> None:
+        """Receive recalls; raises TimeoutError when the connection is half-open: its server answers no ping."""
+        is_pinged = False
+        while True:
+            message = await pubsub.get_message(timeout=max(self._beat_seconds, self._answer_seconds))
+            if message is not None:
+                is_pinged = False
+                if message["type"] == "message":
+                    self._recall(message["data"].decode(errors="replace"))
+            elif is_pinged:
+                raise TimeoutError("no answer to a ping")
+            else:
+                is_pinged = True
+                await self._in_time(pubsub.ping())
 
     def _recall(self, message: str) -> None:
         gateway, limit, key = [*message.split(" ", 2), "", ""][:3]

@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 from global_scheduler.core.service_counters import ServiceCounters
 from global_scheduler.endpoint_picker.counter_script import EXCHANGE
 from serving.bounded_client_map import MOST_IDLE
+from serving.redis_access import drop_connections
 
 log = logging.getLogger(__name__)
 EXCHANGE_SECONDS = 0.1
@@ -66,6 +67,7 @@ class SharedCounters:
                         "Redis is away: the accounts of clients are this picker's own", extra={"error": repr(error)}
                     )
                 self._was_away = True
+                await drop_connections(self._redis)
             await asyncio.sleep(EXCHANGE_SECONDS)
 
     async def exchange(self) -> None:
