@@ -1,7 +1,7 @@
 """Authorization of internal calls by their metadata alone, before any part of a message is read."""
 
 import hmac
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -10,6 +10,7 @@ from grpc_reflection.v1alpha import reflection
 
 from fairlead.errors import InvalidRequest, Unauthenticated
 from fairlead.rpc.status import to_status
+from serving.rpc.arrival_gate import Continuation
 from serving.rpc.channel import SECRET_METADATA
 from serving.rpc.concurrency_limiter import ConcurrencyLimiter
 from serving.rpc.incoming import Receive, incoming
@@ -20,7 +21,6 @@ OPEN_BYTES = 4096  # largest request to them; their requests are names
 OPEN_ARRIVING = 8  # messages to them that arrive at a time
 OPEN_PATIENCE = 0.1  # seconds; short, because probes often have a deadline of 1 second
 OPEN_STREAMS = 1000
-Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler | None]]
 REFUSAL = to_status(
     Unauthenticated(f"metadata {SECRET_METADATA}: missing or wrong; this call carries the cluster's or admin's secret")
 )

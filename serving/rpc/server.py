@@ -12,6 +12,7 @@ from grpc_reflection.v1alpha import reflection
 from fairlead.rpc.channel import MAX_MESSAGE_BYTES, ping_timeout
 from serving.config import ConfigError
 from serving.rpc.address import check_free
+from serving.rpc.arrival_gate import ArrivalGate
 from serving.rpc.channel import INTERNAL_PING_SECONDS, SERVER_OPTIONS
 from serving.rpc.message_body_limiter import SECONDS, MessageBodyLimiter
 from serving.rpc.secret_interceptor import SecretInterceptor
@@ -52,13 +53,14 @@ class Server:
             options.append(("grpc.max_connection_age_ms", math.ceil(connection_seconds * 1000)))
         self.bodies = MessageBodyLimiter(ARRIVING, request_seconds, PATIENCE)
         self._secrets: dict[str, list[str]] = {}
-        door = SecretInterceptor(self._secrets)
-        self.grpc = grpc.aio.server(options=options, interceptors=[door])
+        self._gate = ArrivalGate()
+        interceptors = [self._gate, SecretInterceptor(self._secrets)]
+        self.grpc = grpc.aio.server(options=options, interceptors=interceptors)
         self._servers = [self.grpc]
         self.port = _bind(self.grpc, "listen", listen, credentials)
         self.health_port: int | None = None
         if health_listen:
-            self._servers.append(grpc.aio.server(options=options, interceptors=[door]))
+            self._servers.append(grpc.aio.server(options=options, interceptors=interceptors))
             self.health_port = _bind(self._servers[-1], "health_listen", health_listen, None)
         self._health = health.aio.HealthServicer()
         self._names: list[str] = []
@@ -96,7 +98,10 @@ class Server:
     async def stop(self, grace: float) -> None:
         """Stop accepting calls at once; cancel the calls that still run after `grace` seconds."""
         await self._health.enter_graceful_shutdown()
-        await asyncio.gather(*(server.stop(grace) for server in self._servers))
+        await self._gate.close()
+        stopping = asyncio.gather(*(server.stop(grace) for server in self._servers))
+        self._gate.open()
+        await stopping
 
 
 def _bind(server: grpc.aio.Server, option: str, address: str, credentials: grpc.ServerCredentials | None) -> int:

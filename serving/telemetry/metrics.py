@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from serving.telemetry.metric_readers import MetricReaders
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+FLUSH_SECONDS = 2.0  # in which a collector must take what remains when a process ends
 
 
 class Metrics:
@@ -44,11 +45,11 @@ class Metrics:
         return self._server.port if self._server is not None else None
 
     async def shutdown(self) -> None:
-        """Stop the endpoint and push the remaining measurements."""
+        """Stop the endpoint and push the remaining measurements within FLUSH_SECONDS."""
         if self._server is not None:
             await self._server.stop()
         if self._readers is not None:
-            await asyncio.to_thread(self._readers.provider.shutdown)
+            await asyncio.to_thread(self._readers.provider.shutdown, FLUSH_SECONDS * 1000)
 
 
 def _readers(service: str, instance: str, scraped: bool, endpoint: str) -> "MetricReaders | None":

@@ -13,6 +13,7 @@ from itertools import islice
 from opentelemetry.sdk.trace import SpanProcessor
 
 from fairlead.outcomes import Outcome
+from serving.telemetry.metrics import FLUSH_SECONDS
 from serving.telemetry.records import CallRecord, InteractionRecord
 from serving.telemetry.spans import call_spans, interaction_span, parent, trace_id
 
@@ -123,7 +124,7 @@ class Traces:
         return [call for trace in islice(traces, most) for call in trace.calls]
 
     def shutdown(self) -> None:
-        """Export the remaining spans and stop; block for at most the exporter's timeout."""
+        """Export the remaining spans and stop; block for at most FLUSH_SECONDS."""
         if self._processor is not None:
             self._processor.shutdown()
 
@@ -143,10 +144,9 @@ def otlp_processor(environ: Mapping[str, str]) -> SpanProcessor | None:
     endpoint = next((environ[name] for name in _ENDPOINTS if environ.get(name)), "")
     if disabled or not endpoint:
         return None
-    # A process without an endpoint needs neither, and starts faster without them.
-    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    # A process without an endpoint does not need it, and starts faster without it.
+    from serving.telemetry.span_export import SpanExport
 
     # Enough for several hundred calls per second while a collector is slow; the SDK's own default holds 300 calls.
     queue = int(environ.get("OTEL_BSP_MAX_QUEUE_SIZE", 1 << 16))
-    return BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint), max_queue_size=queue)
+    return SpanExport(endpoint, queue, FLUSH_SECONDS)
