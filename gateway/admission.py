@@ -20,9 +20,9 @@ from gateway.credentials import Credentials
 from gateway.prepared_request import AdmittedRequest, PreparedRequest
 from gateway.request import CallRequest
 from gateway.tenants import CallerIdentity, Tenants
-from gateway.tools import check_constraint, check_rendered
+from gateway.tools import check_rendered
 from gateway.upstream.cluster import Cluster
-from gateway.validation import app_name, capacity, check_interaction, check_length, check_prompt, check_sampling
+from gateway.validation import app_name, capacity, check_interaction, check_length, check_request, cut
 from serving.cost import within_limits
 from serving.names import MAX_NAME
 from serving.sampling_params import SamplingParams
@@ -53,6 +53,7 @@ class Admission:
         open_calls: OpenCallLimiter,
         waiting_prompts: WaitingPromptsLimiter,
         cache_scope: Callable[[CallerIdentity], str],
+        cuts_max_tokens: bool,
     ) -> None:
         self._cluster = cluster
         self._tenants = tenants
@@ -61,6 +62,7 @@ class Admission:
         self._open_calls = open_calls
         self._waiting_prompts = waiting_prompts
         self._cache_scope = cache_scope
+        self._cuts_max_tokens = cuts_max_tokens
         self._sessions = SessionTree()
 
     def configure(self, profiles: Profiles) -> None:
@@ -121,7 +123,7 @@ class Admission:
         call.cleanup.callback(self._open_calls.close, identity.client)
         return AdmittedRequest(
             request=request,
-            fills_context=received.fills_context and not request.sampling.HasField("max_tokens"),
+            cuts_max_tokens=self._cuts(received),
             identity=identity,
             model=model,
             sampling=sampling,
@@ -146,11 +148,12 @@ class Admission:
         encoded = await self._cluster.encode(to_encode, call.deadline)
         admitted.waiting.close()
         check_rendered(request.prompt.chat, encoded)
+        call.granted = frozenset(encoded.granted)
         if sampling.constraint is None:  # a constrained output is text from its beginning to its end
             call.output_format = encoded.output_format
         prompt_tokens = len(encoded.token_ids) // TOKEN_BYTES
-        if admitted.fills_context:
-            sampling = call.sampling = replace(sampling, max_tokens=max(1, capacity(model) - prompt_tokens))
+        if admitted.cuts_max_tokens:
+            sampling = call.sampling = cut(sampling, max(1, capacity(model) - prompt_tokens))
         check_length(prompt_tokens, sampling.max_tokens, model)
         call.stage, call.interaction_token, call.entered = permit.stage, permit.token, bool(call.interaction)
         call.timings.admitted = time.time_ns()
@@ -198,8 +201,17 @@ class Admission:
             call.interaction = request.interaction.id
         elif received.session is not None:
             call.interaction = self._sessions.root(identity.client, received.session, time.monotonic())
-        sampling = call.sampling = check_request(received, model)
+        # The gateway assigns the seed, so that a second worker after a failure draws the same tokens.
+        if not request.sampling.HasField("seed"):
+            request.sampling.seed = secrets.randbits(64)
+        sampling = call.sampling = check_request(request, model, received.fills_context, self._cuts(received))
         return model, sampling
+
+    def _cuts(self, received: CallRequest) -> bool:
+        """Return whether `max_tokens` is cut to what the prompt leaves of the context."""
+        return received.fills_context and (
+            self._cuts_max_tokens or not received.message.sampling.HasField("max_tokens")
+        )
 
     def _wait(self, prompt: common_pb2.Prompt, client: str) -> ExitStack:
         """Count a prompt among those that wait to be tokenized until the result is closed; raise ClientLimit."""
@@ -281,15 +293,3 @@ def traceparent(given: str) -> str:
 def caller_request_id(given: str) -> str:
     """Return the caller's id of the call if it is printable and not too long, otherwise ""; it never replaces ours."""
     return given if len(given) <= MAX_NAME and given.isascii() and given.isprintable() else ""
-
-
-def check_request(received: CallRequest, model: scheduler_pb2.ModelInfo) -> SamplingParams:
-    """Make all checks that need no tokenized prompt, and return the sampling parameters; raise InvalidRequest."""
-    request = received.message
-    check_prompt(request.prompt, model)
-    # The gateway assigns the seed, so that a second worker after a failure draws the same tokens.
-    if not request.sampling.HasField("seed"):
-        request.sampling.seed = secrets.randbits(64)
-    sampling = check_sampling(request.sampling, model.vocab_size, capacity(model) if received.fills_context else None)
-    check_constraint(request.prompt.chat, sampling)
-    return sampling

@@ -11,7 +11,7 @@ from fairlead.v1 import throttling_pb2_grpc, traces_pb2_grpc
 from gateway.admission import Admission
 from gateway.call import Call
 from gateway.call_log import CallLog
-from gateway.config import GatewayConfig
+from gateway.config import CUT, GatewayConfig
 from gateway.core.open_call_limiter import OpenCallLimiter
 from gateway.core.response_store import ResponseStore
 from gateway.core.waiting_prompts_limiter import WaitingPromptsLimiter
@@ -81,6 +81,7 @@ class Gateway:
             open_calls=open_calls,
             waiting_prompts=waiting_prompts,
             cache_scope=CACHE_SCOPES[config.cache_scope],
+            cuts_max_tokens=config.excess_max_tokens == CUT,
         )
         self._server = self._make_server()
         api = HttpApplication(

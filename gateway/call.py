@@ -39,6 +39,7 @@ class Call:
     usage: common_pb2.Usage = field(default_factory=common_pb2.Usage)
     timings: common_pb2.Timings = field(default_factory=common_pb2.Timings)
     output_format: common_pb2.OutputFormat = field(default_factory=common_pb2.OutputFormat)
+    granted: frozenset[str] = frozenset()  # names of the chat's wishes that the chat template was given
     finish_reason: FinishReason | None = None
     stop_string: str = ""  # that ended the output, if one did
     outcome: Outcome | None = None

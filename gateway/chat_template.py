@@ -48,15 +48,18 @@ RESERVED = frozenset(
 )
 
 
-def check_template_kwargs(kwargs: struct_pb2.Struct) -> None:
-    """Raise InvalidRequest for variables that are too large, nested too deeply, not finite, or reserved."""
+def check_template_kwargs(kwargs: struct_pb2.Struct, place: str) -> None:
+    """Raise InvalidRequest for variables that are too large, nested too deeply, not finite, or reserved.
+
+    The error names the field below `place`.
+    """
     size = kwargs.ByteSize()
     if size > MAX_BYTES:
-        raise InvalidRequest(f"at most {MAX_BYTES} bytes, got {size}", FIELD)
+        raise InvalidRequest(f"at most {MAX_BYTES} bytes, got {size}", place)
     for name, value in kwargs.fields.items():
         if name in RESERVED:
-            raise InvalidRequest("the chat template is not given this by callers", f"{FIELD}.{name}")
-        _check(value, f"{FIELD}.{name}", MAX_DEPTH)
+            raise InvalidRequest("the chat template is not given this by callers", f"{place}.{name}")
+        _check(value, f"{place}.{name}", MAX_DEPTH)
 
 
 def _check(value: struct_pb2.Value, field: str, depth: int) -> None:

@@ -10,6 +10,8 @@ from serving.rpc.tls import Certificate
 from serving.shared_options import shared
 from throttler.options import throttle_option
 
+CUT = "cut"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayConfig(InternalTlsOptions):
@@ -97,6 +99,13 @@ class GatewayConfig(InternalTlsOptions):
         unit="calls",
         change_when="The gateway runs out of memory (decrease it), or refuses calls although it has memory (increase "
         "it).",
+    )
+    excess_max_tokens: str = option(
+        CUT,
+        "A `max_tokens` of a request over HTTP that is more than the prompt leaves of the model's context is cut to "
+        "that (`cut`), or the request is refused (`refuse`).",
+        choices=(CUT, "refuse"),
+        change_when="Callers must be told that an output cannot be as long as they ask for.",
     )
     waiting_prompts_mib: int = option(
         64,

@@ -21,7 +21,7 @@ class AdmittedRequest:
     sampling: SamplingParams
     permit: Permit
     waiting: ExitStack  # closed once the prompt is tokenized: it no longer counts among those that wait for that
-    fills_context: bool = False  # whether max_tokens is the rest of the context after the prompt
+    cuts_max_tokens: bool = False  # whether the output may have as many tokens as the context has room for, at most
 
     @property
     def tokens_per_message(self) -> int:

@@ -13,4 +13,4 @@ class CallRequest:
     message: inference_pb2.GenerateRequest
     user: str = ""  # named in the message; counts if the key may name users and the credentials name none
     session: Session | None = None  # identifies the interaction if `message` has none
-    fills_context: bool = False  # if `message` has no max_tokens, use the rest of the context instead of the default
+    fills_context: bool = False  # max_tokens is a maximum, by default what the prompt leaves of the context

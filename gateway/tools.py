@@ -31,7 +31,7 @@ def check_tools(chat: common_pb2.Chat) -> None:
 
 def check_rendered(chat: common_pb2.Chat, encoded: worker_pb2.EncodeResponse) -> None:
     """Raise Unavailable if a worker that knows no tools has left out those of `chat`, or what is promised of calls."""
-    if needs_call(chat) and not encoded.call_grammar:
+    if needs_call(chat.tool_choice) and not encoded.call_grammar:
         raise Unavailable("tool_choice: the worker that encoded the prompt is of an older version, which ignores it")
     if encoded.HasField("output_format"):
         return
@@ -41,21 +41,21 @@ def check_rendered(chat: common_pb2.Chat, encoded: worker_pb2.EncodeResponse) ->
 
 def check_constraint(chat: common_pb2.Chat, sampling: SamplingParams) -> None:
     """Raise InvalidRequest if the output has to consist of calls, and is constrained otherwise."""
-    if needs_call(chat) and sampling.constraint is not None:
+    if needs_call(chat.tool_choice) and sampling.constraint is not None:
         raise InvalidRequest(
             "not together with a required call: an output has one constraint", sampling.constraint.field
         )
 
 
-def needs_call(chat: common_pb2.Chat) -> bool:
+def needs_call(choice: common_pb2.ToolChoice) -> bool:
     """Return whether the output has to consist of tool calls."""
-    return chat.tool_choice.required or chat.tool_choice.name != ""
+    return choice.required or choice.name != ""
 
 
 def _check_choice(chat: common_pb2.Chat) -> None:
     """Raise InvalidRequest for a choice that no tool can fulfil."""
     name, names = chat.tool_choice.name, [tool.name for tool in chat.tools]
-    if needs_call(chat) and not names:
+    if needs_call(chat.tool_choice) and not names:
         raise InvalidRequest("a call is required, but there are no tools", CHOICE)
     if name and name not in names:
         raise InvalidRequest(f"must name one of the tools, got {name[:MAX_NAME]!r}", CHOICE)

@@ -1,10 +1,12 @@
 """Checks of requests; each error names the field, the limit and the value."""
 
+from dataclasses import replace
+
 from fairlead.errors import InvalidRequest, TooLong
 from fairlead.token_ids import TOKEN_BYTES, unpack_ids
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2
-from gateway.chat_template import check_template_kwargs
-from gateway.tools import check_tools
+from gateway.chat_template import FIELD, check_template_kwargs
+from gateway.tools import check_constraint, check_tools
 from serving.names import MAX_NAME, normalized
 from serving.prompt_size import check_size
 from serving.sampling_params import SamplingParams
@@ -44,6 +46,25 @@ def check_sampling(
     for token, _ in sampling.logit_bias:
         _require(token < vocab_size, f"ids must be below {vocab_size}, got {token}", "sampling.logit_bias")
     return sampling
+
+
+def check_request(
+    request: inference_pb2.GenerateRequest, model: scheduler_pb2.ModelInfo, fills_context: bool, cuts_max_tokens: bool
+) -> SamplingParams:
+    """Make all checks that need no tokenized prompt, and return the sampling parameters; raise InvalidRequest.
+
+    See CallRequest and AdmittedRequest for the last two parameters.
+    """
+    check_prompt(request.prompt, model)
+    context = capacity(model)
+    sampling = check_sampling(request.sampling, model.vocab_size, context if fills_context else None)
+    check_constraint(request.prompt.chat, sampling)
+    return cut(sampling, context) if cuts_max_tokens else sampling
+
+
+def cut(sampling: SamplingParams, most: int) -> SamplingParams:
+    """Return `sampling` with `max_tokens` of at most `most`; raise InvalidRequest if `min_tokens` is more than that."""
+    return sampling if sampling.max_tokens <= most else replace(sampling, max_tokens=most)
 
 
 def check_interaction(interaction: inference_pb2.Interaction) -> None:
@@ -92,7 +113,8 @@ def _check_chat(chat: common_pb2.Chat) -> None:
     is_contradiction = chat.continue_final_message and chat.add_generation_prompt
     field = "prompt.chat.continue_final_message"
     _require(not is_contradiction, "not together with add_generation_prompt: the answer has begun already", field)
-    check_template_kwargs(chat.chat_template_kwargs)
+    check_template_kwargs(chat.chat_template_kwargs, FIELD)
+    check_template_kwargs(chat.wishes, "prompt.chat.wishes")
 
 
 def _check_token_ids(packed: bytes, vocab_size: int) -> None:

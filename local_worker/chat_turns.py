@@ -29,4 +29,5 @@ def _turn(message: ChatMessage, names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _call(call: EarlierCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": dict(call.arguments)}}
+    arguments = call.arguments if isinstance(call.arguments, str) else dict(call.arguments)
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}

@@ -16,6 +16,7 @@ from local_worker.core.output import SpelledLogprobs
 from local_worker.prompt import CallChoice, Chat, ChatMessage, EarlierCall, EncodedPrompt, PromptToEncode
 from serving.constraint import CALLS, Constraint
 from serving.cost import MICRO
+from serving.tool_arguments import arguments_object
 from serving.wire import sampling_from_proto
 
 NANO = 1_000_000_000
@@ -46,25 +47,28 @@ def prompt_from(message: worker_pb2.EncodeRequest) -> PromptToEncode:
 def _chat_from(message: common_pb2.Chat) -> Chat:
     continues = message.continue_final_message
     return Chat(
-        messages=tuple(_message_from(each, index) for index, each in enumerate(message.messages)),
+        messages=tuple(_message_from(each) for each in message.messages),
         add_generation_prompt=message.add_generation_prompt
         if message.HasField("add_generation_prompt")
         else not continues,
         continue_final_message=continues,
         variables=_variables_from(message.chat_template_kwargs),
+        wishes=_variables_from(message.wishes),
         tools=tuple(_tool_from(tool, index) for index, tool in enumerate(message.tools)),
         choice=CallChoice(message.tool_choice.required, message.tool_choice.name, message.tool_choice.single),
         strict={tool.name: tool.strict for tool in message.tools if tool.HasField("strict")},
     )
 
 
-def _message_from(message: common_pb2.ChatMessage, index: int) -> ChatMessage:
-    place = f"prompt.chat.messages[{index}].tool_calls"
-    calls = tuple(
-        EarlierCall(call.id, call.name, _object_from(call.arguments, f"{place}[{number}].arguments"))
-        for number, call in enumerate(message.tool_calls)
-    )
+def _message_from(message: common_pb2.ChatMessage) -> ChatMessage:
+    calls = tuple(EarlierCall(call.id, call.name, _arguments_from(call.arguments)) for call in message.tool_calls)
     return ChatMessage(message.role, message.content, calls, message.tool_call_id)
+
+
+def _arguments_from(text: str) -> dict[str, Any] | str:
+    """Return the JSON object that `text` holds, else the text."""
+    arguments = arguments_object(text)
+    return text if arguments is None else arguments
 
 
 def _tool_from(tool: common_pb2.Tool, index: int) -> dict[str, Any]:

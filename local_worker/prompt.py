@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 
 class EarlierCall(NamedTuple):
-    """A call that an assistant's message makes; `arguments` are a JSON object."""
+    """A call that an assistant's message makes; `arguments` are a JSON object, or the text that stands for one."""
 
     id: str
     name: str
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, Any] | str
 
 
 class ChatMessage(NamedTuple):
@@ -60,6 +60,7 @@ class Chat:
     add_generation_prompt: bool = True  # end with the beginning of an answer
     continue_final_message: bool = False  # leave the last message's end open
     variables: Mapping[str, Any] = field(default_factory=dict)  # further ones that the template is given
+    wishes: Mapping[str, Any] = field(default_factory=dict)  # further ones, if the template knows and accepts them
     tools: tuple[Mapping[str, Any], ...] = ()
     choice: CallChoice = ANY_CHOICE
     strict: Mapping[str, bool] = field(default_factory=dict)
@@ -94,3 +95,4 @@ class EncodedPrompt(NamedTuple):
     revision: str
     output_format: OutputFormat = OutputFormat()
     call_grammar: str = ""  # what the output has to be, see call_grammar.py; empty: anything
+    granted: tuple[str, ...] = ()  # names of the chat's wishes that the template was given

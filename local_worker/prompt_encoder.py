@@ -68,6 +68,7 @@ class PromptEncoder:
         model = self.model(prompt.model)
         system_tokens = public_tokens = 0
         output_format, call_grammar = OutputFormat(), ""
+        granted: tuple[str, ...] = ()
         match prompt.content:
             case str() as text:
                 self._check_characters(len(text))
@@ -80,12 +81,15 @@ class PromptEncoder:
                 encoded = self.tokenizer.encode_chat(chat)
                 packed, system_tokens = pack_ids(encoded.ids), encoded.system_tokens
                 output_format, call_grammar = encoded.output_format, encoded.call_grammar
+                granted = encoded.granted
                 if prompt.public_system:
                     public_tokens = _shared(encoded.ids, self.tokenizer.encode_system(chat.messages[0].content))
         self.check_ids(packed, "prompt.token_ids")
         digests = self.chain(packed, model, prompt.cache_scope, public_tokens).digests
         revision = self.revisions[model]
-        return EncodedPrompt(packed, digests, system_tokens, public_tokens, revision, output_format, call_grammar)
+        return EncodedPrompt(
+            packed, digests, system_tokens, public_tokens, revision, output_format, call_grammar, granted
+        )
 
     def decode(self, packed: bytes, model: str) -> str:
         """See Encoder."""

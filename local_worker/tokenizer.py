@@ -14,17 +14,18 @@ from fairlead.output.mistral import BEGIN as MISTRAL_CALLS
 from fairlead.output.response_template import ResponseTemplate
 from local_worker.byte_decoder import ByteDecoder
 from local_worker.call_grammar import call_grammar
+from local_worker.chat_template import ChatTemplate
 from local_worker.chat_turns import tools_of, turns_of
 from local_worker.core.output_text import Decoder
 from local_worker.hugging_face_decoder import HuggingFaceDecoder, decode_of
 from local_worker.output_format import (
     LAST_TOKENS,
-    format_of_calls,
     format_of_reasoning,
     output_format,
     response_template,
 )
 from local_worker.prompt import Chat, ChatMessage, OutputFormat
+from local_worker.template_variables import template_variables
 from local_worker.token_bytes import TokenBytes
 
 if TYPE_CHECKING:  # a worker without it refuses constraints
@@ -39,13 +40,15 @@ KEPT_TEXTS = 65_536  # tokens whose texts are kept, at most: about 10 MB
 class EncodedChat:
     """The token ids of a chat, of which `system_tokens` belong to system messages, and the format of its answer.
 
-    `call_grammar` is what the answer has to be, empty if that is anything.
+    `call_grammar` is what the answer has to be, empty if that is anything. `granted` are the names of the chat's wishes
+    that the template was given.
     """
 
     ids: list[int]
     system_tokens: int
     output_format: OutputFormat
     call_grammar: str = ""
+    granted: tuple[str, ...] = ()
 
 
 class Tokenizer(Protocol):
@@ -160,6 +163,11 @@ class HuggingFaceTokenizer:
         self._decode = decode_of(tokenizer)
         self._token_text = lru_cache(KEPT_TEXTS)(lambda token: self._decode((token,)))
         self._response_template = response_template(getattr(tokenizer, "response_template", None))
+        self._template = ChatTemplate(
+            encode=lambda chat: list(self._rendered(chat, tokenize=True)),
+            text=lambda chat: str(self._rendered(chat, tokenize=False)),
+            knows=self._knows,
+        )
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -190,18 +198,18 @@ class HuggingFaceTokenizer:
     def encode_chat(self, chat: Chat) -> EncodedChat:
         """Encode a chat; see Tokenizer. System tokens are those of the system messages' contents."""
         try:
-            ids = list(self._rendered(chat, tokenize=True))
+            ids, granted = self._template.encode(chat)
         except Exception as error:  # templates are programs and may raise anything, and repeat the whole chat
             reason = str(error)[:LONGEST_REASON]
             raise InvalidRequest(f"the model's chat template rejects the messages: {reason}", "prompt.chat") from error
-        calls = self._format_of_calls if chat.needs_calls else ""
+        calls = self._template.format_of_calls if chat.needs_calls else ""
         last_text = self.decode(ids[-LAST_TOKENS:])
         answer = output_format(chat, calls, self._format_of_reasoning, last_text, self._response_template)
         system = "".join(message.content for message in chat.messages if message.role == "system")
         with self._encoding:
             system_ids = self._tokenizer.encode(system, add_special_tokens=False) if system else []
         grammar = call_grammar(chat, answer, self._marker_token)
-        return EncodedChat(ids, min(len(system_ids), len(ids)), answer, grammar)
+        return EncodedChat(ids, min(len(system_ids), len(ids)), answer, grammar, granted)
 
     def encode_system(self, content: str) -> list[int]:
         """See Tokenizer."""
@@ -232,9 +240,13 @@ class HuggingFaceTokenizer:
                 **chat.variables,
             )
 
+    def _knows(self, variable: str) -> bool:
+        return variable in self._template_variables
+
     @cached_property
-    def _format_of_calls(self) -> str:
-        return format_of_calls(lambda chat: str(self._rendered(chat, tokenize=False)))
+    def _template_variables(self) -> frozenset[str]:
+        template = self._tokenizer.chat_template
+        return template_variables("".join(template.values()) if isinstance(template, dict) else str(template))
 
     @cached_property
     def _format_of_reasoning(self) -> str:

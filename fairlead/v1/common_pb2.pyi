@@ -109,20 +109,22 @@ class OutputFormat(_message.Message):
     def __init__(self, tool_calls: _Optional[str] = ..., reasoning: _Optional[str] = ..., in_reasoning: _Optional[bool] = ..., response_template: _Optional[str] = ..., argument_types: _Optional[str] = ...) -> None: ...
 
 class Chat(_message.Message):
-    __slots__ = ("messages", "add_generation_prompt", "continue_final_message", "chat_template_kwargs", "tools", "tool_choice")
+    __slots__ = ("messages", "add_generation_prompt", "continue_final_message", "chat_template_kwargs", "tools", "tool_choice", "wishes")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     ADD_GENERATION_PROMPT_FIELD_NUMBER: _ClassVar[int]
     CONTINUE_FINAL_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     CHAT_TEMPLATE_KWARGS_FIELD_NUMBER: _ClassVar[int]
     TOOLS_FIELD_NUMBER: _ClassVar[int]
     TOOL_CHOICE_FIELD_NUMBER: _ClassVar[int]
+    WISHES_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[ChatMessage]
     add_generation_prompt: bool
     continue_final_message: bool
     chat_template_kwargs: _struct_pb2.Struct
     tools: _containers.RepeatedCompositeFieldContainer[Tool]
     tool_choice: ToolChoice
-    def __init__(self, messages: _Optional[_Iterable[_Union[ChatMessage, _Mapping[str, _Any]]]] = ..., add_generation_prompt: _Optional[bool] = ..., continue_final_message: _Optional[bool] = ..., chat_template_kwargs: _Optional[_Union[_struct_pb2.Struct, _Mapping[str, _Any]]] = ..., tools: _Optional[_Iterable[_Union[Tool, _Mapping[str, _Any]]]] = ..., tool_choice: _Optional[_Union[ToolChoice, _Mapping[str, _Any]]] = ...) -> None: ...
+    wishes: _struct_pb2.Struct
+    def __init__(self, messages: _Optional[_Iterable[_Union[ChatMessage, _Mapping[str, _Any]]]] = ..., add_generation_prompt: _Optional[bool] = ..., continue_final_message: _Optional[bool] = ..., chat_template_kwargs: _Optional[_Union[_struct_pb2.Struct, _Mapping[str, _Any]]] = ..., tools: _Optional[_Iterable[_Union[Tool, _Mapping[str, _Any]]]] = ..., tool_choice: _Optional[_Union[ToolChoice, _Mapping[str, _Any]]] = ..., wishes: _Optional[_Union[_struct_pb2.Struct, _Mapping[str, _Any]]] = ...) -> None: ...
 
 class TokenIds(_message.Message):
     __slots__ = ("packed",)

@@ -144,7 +144,7 @@ class EncodeRequest(_message.Message):
     def __init__(self, prompt: _Optional[_Union[_common_pb2.Prompt, _Mapping[str, _Any]]] = ..., cache_scope: _Optional[str] = ..., public_system: _Optional[bool] = ..., client: _Optional[str] = ..., model: _Optional[str] = ..., without_special_tokens: _Optional[bool] = ...) -> None: ...
 
 class EncodeResponse(_message.Message):
-    __slots__ = ("token_ids", "digests", "system_tokens", "public_tokens", "revision", "output_format", "call_grammar")
+    __slots__ = ("token_ids", "digests", "system_tokens", "public_tokens", "revision", "output_format", "call_grammar", "granted")
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     DIGESTS_FIELD_NUMBER: _ClassVar[int]
     SYSTEM_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -152,6 +152,7 @@ class EncodeResponse(_message.Message):
     REVISION_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FORMAT_FIELD_NUMBER: _ClassVar[int]
     CALL_GRAMMAR_FIELD_NUMBER: _ClassVar[int]
+    GRANTED_FIELD_NUMBER: _ClassVar[int]
     token_ids: bytes
     digests: bytes
     system_tokens: int
@@ -159,7 +160,8 @@ class EncodeResponse(_message.Message):
     revision: str
     output_format: _common_pb2.OutputFormat
     call_grammar: str
-    def __init__(self, token_ids: _Optional[bytes] = ..., digests: _Optional[bytes] = ..., system_tokens: _Optional[int] = ..., public_tokens: _Optional[int] = ..., revision: _Optional[str] = ..., output_format: _Optional[_Union[_common_pb2.OutputFormat, _Mapping[str, _Any]]] = ..., call_grammar: _Optional[str] = ...) -> None: ...
+    granted: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, token_ids: _Optional[bytes] = ..., digests: _Optional[bytes] = ..., system_tokens: _Optional[int] = ..., public_tokens: _Optional[int] = ..., revision: _Optional[str] = ..., output_format: _Optional[_Union[_common_pb2.OutputFormat, _Mapping[str, _Any]]] = ..., call_grammar: _Optional[str] = ..., granted: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ShortPrompts(_message.Message):
     __slots__ = ("prompts",)

@@ -3,8 +3,10 @@
 Chat completions and completions are two; another one is a file beside them and a line in `application.py`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 from fairlead.errors import FairleadError
 from fairlead.v1 import common_pb2
@@ -60,8 +62,15 @@ class ParsedRequest(Protocol):
     def session(self, headers: Mapping[str, str]) -> Session | None:
         """Return the agent's session that the headers or the body name; None if they name none."""
 
+    @property
+    def body_type(self) -> type[msgspec.Struct]:
+        """The type of the body; fields that it does not have are left out."""
+
     def generations(self) -> Sequence[Generation]:
         """Return the calls to make, at least one; raises InvalidRequest."""
+
+    def left_out(self, granted: Collection[str]) -> Sequence[str]:
+        """Return the known fields that have no effect; `granted` are the wishes that the chat template was given."""
 
     def answer(self, call: Call) -> Answer:
         """Return the writer of the answer; `call` is the first one, which has begun."""

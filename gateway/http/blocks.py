@@ -7,29 +7,45 @@ import msgspec
 
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
-from gateway.http.content import Content, text_of
+from gateway.http.chat_prompt import arguments_text
+from gateway.http.content import result_text
 from gateway.validation import MAX_MESSAGES
 
-EXPECTED = {"user": "'text' and 'tool_result'", "assistant": "'text', 'tool_use' and 'thinking'"}
+EXPECTED = {
+    "user": "'text' and 'tool_result'",
+    "assistant": "'text', 'tool_use' and 'thinking'",
+    "system": "'text'",
+}
+OF_CALLERS = ("tool_use", "tool_result")
 
 
 class Block(msgspec.Struct):
     """A part of a message, whose fields depend on its type."""
 
     type: str
-    text: str = ""
-    id: str = ""
-    name: str = ""
-    input: dict[str, Any] | None = None
-    tool_use_id: str = ""
-    content: Content = None
+    text: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: Any = None
+    tool_use_id: str | None = None
+    content: Any = None
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether the block is a call, or the result, of a tool that Anthropic's servers have run."""
+        return self.type.endswith(("_tool_use", "_tool_result"))
 
 
 class MessageBlocks(msgspec.Struct):
     """One message of the conversation: a text, or blocks of several types."""
 
-    role: Literal["user", "assistant"]
+    role: Literal["user", "assistant", "system"]
     content: str | Annotated[list[Block], msgspec.Meta(max_length=MAX_MESSAGES)] | None
+
+    def left_out(self) -> Iterator[int]:
+        """Yield the numbers of the blocks that are left out."""
+        blocks = self.content if isinstance(self.content, list) else ()
+        return (index for index, block in enumerate(blocks) if block.is_left_out)
 
     def as_messages(self, place: str) -> Iterator[common_pb2.ChatMessage]:
         """Yield the results of tools, and then what is said, which is left out if there are only results.
@@ -45,16 +61,18 @@ class MessageBlocks(msgspec.Struct):
         for index, block in enumerate(self.content):
             match self.role, block.type:
                 case _, "text":
-                    texts.append(block.text)
+                    texts.append(block.text or "")
                 case "assistant", "tool_use":
-                    arguments = msgspec.json.encode(block.input or {}).decode()
+                    arguments = arguments_text(block.input)
                     calls.append(common_pb2.ToolCall(id=block.id, name=block.name, arguments=arguments))
                 case "assistant", "thinking" | "redacted_thinking":
                     pass
                 case "user", "tool_result":
                     results += 1
-                    content = text_of(block.content, f"{place}[{index}].content")
+                    content = result_text(block.content, f"{place}[{index}].content")
                     yield common_pb2.ChatMessage(role="tool", content=content, tool_call_id=block.tool_use_id)
+                case _ if block.is_left_out:
+                    pass
                 case _:
                     problem = f"only blocks of type {EXPECTED[self.role]} are supported here, got {block.type[:32]!r}"
                     raise InvalidRequest(problem, f"{place}[{index}].type")
@@ -65,42 +83,53 @@ class MessageBlocks(msgspec.Struct):
 class ToolSchema(msgspec.Struct):
     """A tool that the caller runs; Anthropic's own tools have other types."""
 
-    name: str
+    name: str | None = None
     type: str | None = None
     description: str | None = None
     input_schema: dict[str, Any] | None = None
     strict: bool | None = None
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether the tool is one of Anthropic's own."""
+        return self.type not in (None, "custom")
 
 
 class ToolChoice(msgspec.Struct):
     """The rule for tool calls: whether the model may or must call tools, which one, and several at one time."""
 
     type: Literal["auto", "any", "tool", "none"]
-    name: str = ""
+    name: str | None = None
     disable_parallel_tool_use: bool | None = None
 
 
 def tools_of(tools: Sequence[ToolSchema] | None, choice: ToolChoice | None) -> list[common_pb2.Tool]:
-    """Return the tools that the prompt offers to the model: none if the caller chooses none.
-
-    Raises InvalidRequest for tools of Anthropic's own.
-    """
-    for index, tool in enumerate(tools or ()):
-        if tool.type not in (None, "custom"):
-            got = tool.type[:32]
-            raise InvalidRequest(f"only tools of type 'custom' are supported, got {got!r}", f"tools[{index}].type")
+    """Return the tools that the prompt offers to the model: none if the caller chooses none."""
     if choice is not None and choice.type == "none":
         return []
-    return [_tool(tool) for tool in tools or ()]
+    return [_tool(tool) for tool in tools or () if not tool.is_left_out]
 
 
-def choice_of(choice: ToolChoice | None) -> common_pb2.ToolChoice:
-    """Return which calls the model has to make; raise InvalidRequest for a choice of a tool without its name."""
+def left_out_tools(tools: Sequence[ToolSchema] | None) -> list[str]:
+    """Return the fields of the tools of Anthropic's own."""
+    return [f"tools[{index}]" for index, tool in enumerate(tools or ()) if tool.is_left_out]
+
+
+def choice_of(tools: Sequence[ToolSchema] | None, choice: ToolChoice | None) -> common_pb2.ToolChoice:
+    """Return which calls the model has to make.
+
+    Raises InvalidRequest for a choice of a tool without its name, and of a tool that is left out.
+    """
     if choice is None:
         return common_pb2.ToolChoice()
-    if choice.type == "tool" and not choice.name:
+    name = (choice.name or "") if choice.type == "tool" else ""
+    if choice.type == "tool" and not name:
         raise InvalidRequest("a choice of type 'tool' needs the tool's name", "tool_choice.name")
-    name = choice.name if choice.type == "tool" else ""
+    for tool in tools or ():
+        if name and tool.name == name and tool.is_left_out:
+            raise InvalidRequest(
+                f"there is no tool of type {(tool.type or '')[:32]!r} here that could be called", "tool_choice"
+            )
     return common_pb2.ToolChoice(
         required=choice.type == "any", name=name, single=bool(choice.disable_parallel_tool_use)
     )

@@ -1,6 +1,6 @@
 """POST /v1/chat/completions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -8,17 +8,20 @@ import msgspec
 from msgspec import Meta
 
 from fairlead.errors import InvalidRequest
+from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.http.api import Generation
 from gateway.http.chat_prompt import Message, chat_prompt
 from gateway.http.choices import ChoicesAnswer, ChoicesFormat
+from gateway.http.constraint import ChatSchemaFormat, JsonObjectFormat, TextFormat
 from gateway.http.decoding import decode
 from gateway.http.logprobs import of_chat
 from gateway.http.parameters import HARMLESS, Alternatives, Parameters, Unsupported
 from gateway.http.parts_answer import PartsAnswer
 from gateway.http.sampling import Natural, drawn
-from gateway.http.tools import ToolDefinition, tool_choice, tools_to_offer
+from gateway.http.tools import ToolDefinition, left_out_tools, tool_choice, tools_to_offer
 from gateway.http.unsupported import check_supported
+from gateway.tools import needs_call
 from gateway.validation import MAX_MESSAGES
 
 HARMLESS_IN_CHATS = {**HARMLESS, "add_special_tokens": (False,)}  # the chat template writes them
@@ -49,6 +52,11 @@ class ChatCompletionRequest(Parameters, kw_only=True):
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
 
+    @property
+    def format(self) -> TextFormat | JsonObjectFormat | ChatSchemaFormat | None:
+        """The format of the message, if it has one. An output that has to be a call has no message."""
+        return None if needs_call(self._choice) else self.response_format
+
     def generations(self) -> Sequence[Generation]:
         """See ParsedRequest."""
         sampling = self.sampling()
@@ -64,9 +72,18 @@ class ChatCompletionRequest(Parameters, kw_only=True):
             self.continue_final_message,
             self.chat_template_kwargs,
             tools_to_offer(self.tools, self.tool_choice),
-            tool_choice(self.tool_choice, self.parallel_tool_calls),
+            self._choice,
+            self.wishes(),
         )
         return [Generation(prompt, drawn(sampling, number)) for number in range(self.n or 1)]
+
+    def left_out(self, granted: Collection[str]) -> list[str]:
+        """See ParsedRequest."""
+        return [*super().left_out(granted), *left_out_tools(self.tools)]
+
+    @property
+    def _choice(self) -> common_pb2.ToolChoice:
+        return tool_choice(self.tool_choice, self.parallel_tool_calls)
 
     def answer(self, call: Call) -> ChoicesAnswer:
         """See ParsedRequest."""

@@ -10,41 +10,40 @@ from fairlead.prompt import as_template_kwargs
 from fairlead.v1 import common_pb2
 from gateway.chat_template import MAX_BYTES
 from gateway.http.content import Content, text_of
+from gateway.http.wishes import Wish, ask
 
 ROLES = {"developer": "system"}  # another name for it
 
 
-def tool_call(call_id: str, name: str, arguments: str, field: str) -> common_pb2.ToolCall:
-    """Return an earlier call; raises InvalidRequest, which names `field`, if its arguments are no JSON object."""
-    try:
-        msgspec.json.decode(arguments or "{}", type=dict[str, Any])
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidRequest(f"must be a JSON object, got {arguments[:32]!r}: {error}", field) from None
-    return common_pb2.ToolCall(id=call_id, name=name, arguments=arguments)
+def arguments_text(arguments: Any) -> str:
+    """Return an earlier call's arguments as text. They may be anything: a model has written them, or a program."""
+    if arguments is None:
+        return ""
+    return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
 
 
 class CalledFunction(msgspec.Struct):
     """The function that a call names, and its arguments as JSON."""
 
     name: str
-    arguments: str = ""
+    arguments: Any = None
 
 
 class MadeCall(msgspec.Struct):
     """A call that an assistant's message makes."""
 
     function: CalledFunction
-    id: str = ""
-    type: str = "function"
+    id: str | None = None
+    type: str | None = None
 
     def as_call(self, place: str) -> common_pb2.ToolCall:
         """Return the call; raises InvalidRequest, which names the field below `place`."""
-        if self.type != "function":
+        if self.type not in (None, "function"):
             raise InvalidRequest(
                 f"only calls of type 'function' are supported, got {self.type[:32]!r}", f"{place}.type"
             )
         function = self.function
-        return tool_call(self.id, function.name, function.arguments, f"{place}.function.arguments")
+        return common_pb2.ToolCall(id=self.id, name=function.name, arguments=arguments_text(function.arguments))
 
 
 class Message(msgspec.Struct):
@@ -79,6 +78,7 @@ def chat_prompt(
     chat_template_kwargs: dict[str, Any] | None,
     tools: Sequence[common_pb2.Tool],
     tool_choice: common_pb2.ToolChoice,
+    wishes: Sequence[Wish],
 ) -> common_pb2.Prompt:
     """Return `messages` as a prompt; the other parameters say how it is rendered, as those of vLLM.
 
@@ -91,6 +91,7 @@ def chat_prompt(
         tools=tools,
         tool_choice=tool_choice,
     )
+    ask(chat, wishes)
     if chat_template_kwargs:
         _check_size(chat_template_kwargs)
         chat.chat_template_kwargs.CopyFrom(as_template_kwargs(chat_template_kwargs))

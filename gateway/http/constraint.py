@@ -1,13 +1,14 @@
 """Constraints of outputs, by the names that OpenAI's APIs and vLLM have for them."""
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
 from gateway.http.openai_request import OpenAIRequest
+from gateway.http.wishes import Level
 
 Schema = dict[str, Any] | bool
 Given = tuple[str, common_pb2.SamplingParams]  # a parameter's name, and the constraint for which it asks
@@ -45,11 +46,11 @@ class ChatSchemaFormat(msgspec.Struct, tag="json_schema", tag_field="type"):
     json_schema: NamedSchema
 
 
-class TextOptions(msgspec.Struct, forbid_unknown_fields=True):
+class TextOptions(msgspec.Struct):
     """The options for the text of a response: its format and its length."""
 
     format: TextFormat | JsonObjectFormat | SchemaFormat | None = None
-    verbosity: Literal["medium"] | None = None
+    verbosity: Level | None = None
 
 
 class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True):
@@ -72,6 +73,11 @@ class ConstrainedRequest(OpenAIRequest, kw_only=True):
     guided_choice: list[str] | None = None
     guided_grammar: str | None = None
 
+    @property
+    def format(self) -> TextFormat | JsonObjectFormat | ChatSchemaFormat | None:
+        """The format of the output's text, if it has one."""
+        return self.response_format
+
     def constrain(self, sampling: common_pb2.SamplingParams) -> None:
         """Add the constraint to `sampling`; raises InvalidRequest if several are given."""
         given = [*self._given()]
@@ -81,7 +87,7 @@ class ConstrainedRequest(OpenAIRequest, kw_only=True):
             sampling.MergeFrom(constraint)
 
     def _given(self) -> Iterator[Given]:
-        match self.response_format:
+        match self.format:
             case JsonObjectFormat():
                 yield "response_format", common_pb2.SamplingParams(json_object=True)
             case ChatSchemaFormat(json_schema):

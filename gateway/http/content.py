@@ -1,6 +1,6 @@
 """The content of a message: a text, or parts of which only texts are understood."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -12,7 +12,7 @@ class Part(msgspec.Struct):
     """A part of a message's content, or of a system prompt."""
 
     type: str
-    text: str = ""
+    text: str | None = None
 
 
 Content = str | Annotated[list[Part], msgspec.Meta(max_length=MAX_MESSAGES)] | None
@@ -31,4 +31,12 @@ def text_of(content: Content, place: str, types: tuple[str, ...] = ("text",)) ->
             raise InvalidRequest(
                 f"only parts of type {expected} are supported, got {part.type[:32]!r}", f"{place}[{index}].type"
             )
-    return "\n".join(part.text for part in content)
+    return "\n".join(part.text or "" for part in content)
+
+
+def result_text(content: Any, place: str, types: tuple[str, ...] = ("text",)) -> str:
+    """Return the result of a tool as text: what is neither a text nor parts, as JSON. Raises as `text_of`."""
+    try:
+        return text_of(msgspec.convert(content, Content), place, types)
+    except msgspec.ValidationError:
+        return msgspec.json.encode(content).decode()

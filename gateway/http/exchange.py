@@ -1,9 +1,10 @@
 """One HTTP request that generates: its calls, from the first byte that is read to the last that is written."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 from fairlead.errors import FairleadError, InvalidRequest
 from fairlead.v1 import inference_pb2
@@ -16,6 +17,7 @@ from gateway.http.api import Answer, Api, Generation, ParsedRequest
 from gateway.http.asgi import Headers
 from gateway.http.event_stream import EventStream
 from gateway.http.front import HttpFront
+from gateway.http.left_out import MOST, left_out_header, unknown_fields
 from gateway.http.limit_headers import limit_headers
 from gateway.http.request import HttpRequest
 from gateway.request import CallRequest
@@ -55,6 +57,7 @@ class Exchange:
         self._timer: asyncio.TimerHandle | None = None
         self._pinging: asyncio.Task[None] | None = None
         self._asked: ParsedRequest | None = None
+        self._unknown: Sequence[str] = ()  # fields of the body
         self._answer: Answer | None = None
         self._outputs: list[list[OutputChunk]] = []
         self._stream = EventStream(request, self._headers)
@@ -98,10 +101,11 @@ class Exchange:
 
     async def _receive(self) -> CallRequest:
         """Read the request, and begin the calls that it asks for beside the first."""
-        asked = self._api(await self._request.body(self._bodies))
+        body = await self._request.body(self._bodies)
+        asked = self._api(body)
         first, *others = asked.generations()
         request = self._call_request(asked, first)
-        self._asked = asked
+        self._asked, self._unknown = asked, [*islice(unknown_fields(body, asked.body_type), MOST)]
         self._outputs = [[] for _ in range(1 + len(others))]
         if asked.is_streamed:
             self._timer = self._loop.call_later(PING_SECONDS, self._ping)
@@ -176,6 +180,8 @@ class Exchange:
     def _headers(self) -> Headers:
         call = self._calls[0]
         headers = self._request.dialect.naming(call.request_id)
+        if self._asked is not None:
+            headers += left_out_header([*self._asked.left_out(call.granted), *self._unknown])
         if call.interaction_token:
             headers.append(interaction_header.header_of(call.interaction, call.interaction_token))
         if call.client:

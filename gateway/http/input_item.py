@@ -9,75 +9,105 @@ from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
 from gateway.call import new_id
 from gateway.core.stored_conversation import StoredItem
-from gateway.http.chat_prompt import ROLES, tool_call
-from gateway.http.content import Content, text_of
+from gateway.http.chat_prompt import ROLES, arguments_text
+from gateway.http.content import Content, result_text, text_of
+from gateway.http.response_tools import full_name
+from gateway.http.tools import custom_arguments
 
-ITEMS = ("message", "function_call", "function_call_output", "reasoning")
+ITEMS = ("message", "reasoning", "function_call", "custom_tool_call", "local_shell_call", "web_search_call")
 TEXTS = ("input_text", "output_text", "text")
+OF_CALLERS = ("function_call", "custom_tool_call")  # calls of tools that callers define
+CALL, OUTPUT = "_call", "_output"
+PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fco"}  # of ids; others have the type's
 
 
-class InputItem(msgspec.Struct):
-    """One item of an input or a conversation; its type determines which fields count."""
+class InputItem(msgspec.Struct, omit_defaults=True):
+    """One item of an input or a conversation; its type determines which fields count.
 
-    type: str = "message"
+    A type that ends with `_call` is a call, and one that ends with `_call_output` its result. A call without a
+    `call_id` was made by OpenAI's servers, and has no result that could be told.
+    """
+
+    type: str | None = None
+    id: str | None = None
     role: Literal["user", "assistant", "system", "developer"] | None = None
     content: Content = None
-    call_id: str = ""
-    name: str = ""
-    arguments: str = ""
-    output: Content = None
+    call_id: str | None = None
+    name: str | None = None
+    namespace: str | None = None
+    arguments: Any = None
+    input: Any = None  # of a custom tool
+    action: Any = None  # of a shell or a computer
+    output: Any = None
+
+    @property
+    def kind(self) -> str:
+        """The type of the item, which is a message if it does not say."""
+        return self.type or "message"
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether the item is a call that OpenAI's servers have made."""
+        return self.kind.endswith(CALL) and self.kind not in OF_CALLERS and not self.call_id
 
     def add_to(self, messages: MutableSequence[common_pb2.ChatMessage], place: str) -> None:
         """Append what the item says to `messages`; a call joins the message of the assistant before it.
 
         Earlier reasoning is ignored. Raises InvalidRequest for items of other types, and for what is not text.
         """
-        match self.type:
-            case "message" if self.role is None:
+        kind = self.kind
+        if kind == "reasoning" or self.is_left_out:
+            return
+        if kind == "message":
+            if self.role is None:
                 raise InvalidRequest("a message needs a role", f"{place}.role")
-            case "function_call" if not self.name:
-                raise InvalidRequest("a call needs the name of a function", f"{place}.name")
-            case "message":
-                role = ROLES.get(self.role or "", self.role)
-                content = text_of(self.content, f"{place}.content", TEXTS)
-                messages.append(common_pb2.ChatMessage(role=role, content=content))
-            case "function_call":
-                if not messages or messages[-1].role != "assistant":
-                    messages.append(common_pb2.ChatMessage(role="assistant"))
-                call = tool_call(self.call_id, self.name, self.arguments, f"{place}.arguments")
-                messages[-1].tool_calls.append(call)
-            case "function_call_output":
-                content = text_of(self.output, f"{place}.output", TEXTS)
-                messages.append(common_pb2.ChatMessage(role="tool", content=content, tool_call_id=self.call_id))
-            case "reasoning":
-                pass
-            case _:
-                raise InvalidRequest(f"must be one of {', '.join(ITEMS)}, got {self.type[:32]!r}", f"{place}.type")
+            content = text_of(self.content, f"{place}.content", TEXTS)
+            messages.append(common_pb2.ChatMessage(role=ROLES.get(self.role, self.role), content=content))
+        elif kind.endswith(CALL):
+            if not messages or messages[-1].role != "assistant":
+                messages.append(common_pb2.ChatMessage(role="assistant"))
+            messages[-1].tool_calls.append(self._as_call(place))
+        elif kind.endswith(CALL + OUTPUT):
+            content = result_text(self.output, f"{place}.output", TEXTS)
+            messages.append(common_pb2.ChatMessage(role="tool", content=content, tool_call_id=self.call_id or self.id))
+        else:
+            raise InvalidRequest(f"must be one of {', '.join(ITEMS)}, got {kind[:32]!r}", f"{place}.type")
 
     def stored(self) -> StoredItem | None:
-        """Return the item as a conversation has it, with an id of its own; None for reasoning, which is ignored.
+        """Return the item as a conversation has it, with an id of its own; None for what is ignored.
 
         The item must be one that `add_to` accepts.
         """
-        fields: dict[str, Any]
-        match self.type:
-            case "message":
-                prefix, fields = "msg", {"role": self.role, "content": self._parts()}
-            case "function_call":
-                prefix, fields = "fc", {"call_id": self.call_id, "name": self.name, "arguments": self.arguments}
-            case "function_call_output":
-                output = text_of(self.output, "output", TEXTS)
-                prefix, fields = "fco", {"call_id": self.call_id, "output": output}
-            case _:
-                return None
-        item_id = f"{prefix}_{new_id()}"
-        described = {"id": item_id, "type": self.type, "status": "completed", **fields}
+        kind = self.kind
+        if kind == "reasoning" or self.is_left_out:
+            return None
+        item_id = f"{PREFIXES.get(kind, kind)}_{new_id()}"
+        fields = {"role": self.role, "content": self._parts()} if kind == "message" else msgspec.to_builtins(self)
+        if kind == "function_call":
+            fields["arguments"] = arguments_text(self.arguments)
+        elif kind.endswith(OUTPUT):
+            fields["output"] = result_text(self.output, "output", TEXTS)
+        described = {**fields, "id": item_id, "type": kind, "status": "completed"}
         return StoredItem(item_id, msgspec.json.encode(described))
+
+    def _as_call(self, place: str) -> common_pb2.ToolCall:
+        name, arguments = self.name or "", arguments_text(self.arguments)
+        match self.kind:
+            case kind if kind in OF_CALLERS and not name:
+                raise InvalidRequest("a call needs the name of a function", f"{place}.name")
+            case "custom_tool_call":
+                arguments = custom_arguments(arguments_text(self.input))
+            case "function_call":
+                pass
+            case kind:
+                name = name or kind.removesuffix(CALL)
+                arguments = arguments or arguments_text(self.action or self.input)
+        return common_pb2.ToolCall(id=self.call_id, name=full_name(self.namespace or "", name), arguments=arguments)
 
     def _parts(self) -> list[dict[str, Any]]:
         if self.content is None:
             return []
-        texts = [self.content] if isinstance(self.content, str) else [part.text for part in self.content]
+        texts = [self.content] if isinstance(self.content, str) else [part.text or "" for part in self.content]
         if self.role == "assistant":
             return [{"type": "output_text", "text": text, "annotations": [], "logprobs": []} for text in texts]
         return [{"type": "input_text", "text": text} for text in texts]

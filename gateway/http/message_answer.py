@@ -14,6 +14,7 @@ from gateway.call import Call
 from gateway.core.coalescer import OutputChunk
 from gateway.http.dialect import ANTHROPIC
 from gateway.http.sse import named_event
+from serving.tool_arguments import arguments_object
 
 EMPTY = {"text": {"type": "text", "text": ""}, "thinking": {"type": "thinking", "thinking": "", "signature": ""}}
 DELTA = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":%b:%b}}\n\n'
@@ -67,6 +68,7 @@ class MessageAnswer:
                         blocks.append({**EMPTY[kind]})
                     blocks[-1][kind] += part.text
         content = [_complete(block) for block in blocks] or [EMPTY["text"]]
+        self._calls = sum(1 for block in content if block["type"] == "tool_use")
         return msgspec.json.encode(self._message(content, self._stop()))
 
     def _events(self, parts: Sequence[Part]) -> bytes:
@@ -148,10 +150,10 @@ def _complete(block: dict[str, Any]) -> dict[str, Any]:
     """Return a call with its input, or as a text if what the model wrote as arguments is no object."""
     if block["type"] != "tool_use":
         return block
-    try:
-        return {**block, "input": msgspec.json.decode(block["input"], type=dict[str, Any])}
-    except (msgspec.DecodeError, RecursionError):
-        return {"type": "text", "text": f"{block['name']}({block['input']})"}
+    arguments = arguments_object(block["input"])
+    if arguments is not None:
+        return {**block, "input": arguments}
+    return {"type": "text", "text": f"{block['name']}({block['input']})"}
 
 
 def _event(data: dict[str, Any]) -> bytes:

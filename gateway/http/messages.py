@@ -1,6 +1,6 @@
 """POST /v1/messages: Anthropic's API."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -10,7 +10,7 @@ from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.core.session_tree import Session
 from gateway.http.api import Generation
-from gateway.http.blocks import MessageBlocks, ToolChoice, ToolSchema, choice_of, tools_of
+from gateway.http.blocks import MessageBlocks, ToolChoice, ToolSchema, choice_of, left_out_tools, tools_of
 from gateway.http.constraint import of_schema
 from gateway.http.content import Content, text_of
 from gateway.http.decoding import decode
@@ -19,16 +19,15 @@ from gateway.http.sampling import Natural, Sampling
 from gateway.http.session import session_of
 from gateway.http.unsupported import check_supported
 from gateway.http.user_id import named_by
+from gateway.http.wishes import Level, Wish, ask, thinking, without_effect
+from gateway.tools import needs_call
 from gateway.validation import MAX_MESSAGES
 
 
 class UnsupportedByMessages(Sampling, kw_only=True):
     """Parameters that clients know and this API does not obey."""
 
-    thinking: Any = None
-    mcp_servers: Any = None
     container: Any = None
-    context_management: Any = None
     compaction: Any = None
     inference_geo: Any = None
     thread: Any = None
@@ -36,9 +35,7 @@ class UnsupportedByMessages(Sampling, kw_only=True):
 
 # Values that ask for nothing but what is done anyway.
 HARMLESS: dict[str, tuple[Any, ...]] = {
-    "thinking": ({"type": "disabled"},),
-    "mcp_servers": ([],),
-    "context_management": ({}, {"edits": []}),
+    "inference_geo": ("global",),
 }
 
 
@@ -48,11 +45,30 @@ class SchemaToObey(msgspec.Struct, tag="json_schema", tag_field="type"):
     schema: dict[str, Any]
 
 
-class OutputConfig(msgspec.Struct, forbid_unknown_fields=True):
-    """The options for the output: its format; an effort is not supported."""
+class OutputConfig(msgspec.Struct):
+    """The options for the output: its format, and the wish for an effort."""
 
     format: SchemaToObey | None = None
-    effort: None = None
+    effort: Level | None = None
+
+
+class ThinkingWish(msgspec.Struct):
+    """The wish that the model thinks before it answers, or does not; a budget is a number of tokens."""
+
+    type: str | None = None
+    budget_tokens: Natural | None = None
+
+
+class Edit(msgspec.Struct):
+    """A part of the conversation that is to be left out of the prompt."""
+
+    type: str | None = None
+
+
+class ContextManagement(msgspec.Struct):
+    """The wishes for what is to be left out of the prompt; earlier thinking always is."""
+
+    edits: list[Edit] | None = None
 
 
 class Conversation(UnsupportedByMessages, kw_only=True):
@@ -65,6 +81,10 @@ class Conversation(UnsupportedByMessages, kw_only=True):
     tool_choice: ToolChoice | None = None
     output_config: OutputConfig | None = None
     output_format: SchemaToObey | None = None  # an older name of output_config.format
+    thinking: ThinkingWish | None = None
+    context_management: ContextManagement | None = None
+    cache_control: Any = None  # prefixes are cached without being asked for
+    betas: Any = None  # a body names what it asks for, whichever versions of it are meant
 
     def prompt(self) -> common_pb2.Prompt:
         """Return the chat, which continues what the assistant said last; raises InvalidRequest for what is not text."""
@@ -76,14 +96,39 @@ class Conversation(UnsupportedByMessages, kw_only=True):
         if system := text_of(self.system, "system"):
             turns.insert(0, common_pb2.ChatMessage(role="system", content=system))
         continues = bool(self.messages) and self.messages[-1].role == "assistant"
-        return common_pb2.Prompt(
-            chat=common_pb2.Chat(
-                messages=turns,
-                continue_final_message=continues,
-                tools=tools_of(self.tools, self.tool_choice),
-                tool_choice=choice_of(self.tool_choice),
-            )
+        chat = common_pb2.Chat(
+            messages=turns,
+            continue_final_message=continues,
+            tools=tools_of(self.tools, self.tool_choice),
+            tool_choice=choice_of(self.tools, self.tool_choice),
         )
+        ask(chat, self.wishes())
+        return common_pb2.Prompt(chat=chat)
+
+    def wishes(self) -> list[Wish]:
+        """Return what the body wishes for. An effort alone does not say that the model is to think."""
+        wishes = []
+        if self.output_config is not None and self.output_config.effort is not None:
+            wishes.append(Wish("output_config.effort", {"reasoning_effort": self.output_config.effort}))
+        if self.thinking is not None:
+            budget = {} if self.thinking.budget_tokens is None else {"thinking_budget": self.thinking.budget_tokens}
+            wishes.append(Wish("thinking", {**thinking(self.thinking.type != "disabled"), **budget}))
+        edits = (self.context_management and self.context_management.edits) or ()
+        wishes += [
+            Wish(f"context_management.edits[{index}]")
+            for index, edit in enumerate(edits)
+            if not (edit.type or "").startswith("clear_thinking")
+        ]
+        return wishes
+
+    def left_out(self, granted: Collection[str]) -> list[str]:
+        """See ParsedRequest."""
+        blocks = [
+            f"messages[{number}].content[{index}]"
+            for number, turn in enumerate(self.messages)
+            for index in turn.left_out()
+        ]
+        return [*without_effect(self.wishes(), granted), *left_out_tools(self.tools), *blocks]
 
 
 class MessagesRequest(Conversation, kw_only=True):
@@ -98,6 +143,11 @@ class MessagesRequest(Conversation, kw_only=True):
     def named_user(self) -> str:
         """See ParsedRequest."""
         return named_by(self.metadata).user
+
+    @property
+    def body_type(self) -> type[msgspec.Struct]:
+        """See ParsedRequest."""
+        return type(self)
 
     @property
     def is_streamed(self) -> bool:
@@ -116,9 +166,10 @@ class MessagesRequest(Conversation, kw_only=True):
             raise InvalidRequest(
                 "not together with output_config.format: an output has one constraint", "output_format"
             )
-        if (form := form or self.output_format) is not None:
-            sampling.MergeFrom(of_schema(form.schema))
-        return [Generation(self.prompt(), sampling)]
+        prompt = self.prompt()
+        if (form := form or self.output_format) is not None and not needs_call(prompt.chat.tool_choice):
+            sampling.MergeFrom(of_schema(form.schema))  # an output that has to be a call has no text
+        return [Generation(prompt, sampling)]
 
     def answer(self, call: Call) -> MessageAnswer:
         """See ParsedRequest."""

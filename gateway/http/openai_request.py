@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from gateway.core.session_tree import Session
 from gateway.http.sampling import Sampling
 from gateway.http.session import session_of
@@ -31,6 +33,11 @@ class OpenAIRequest(Sampling, kw_only=True):
     def is_streamed(self) -> bool:
         """See ParsedRequest."""
         return bool(self.stream)
+
+    @property
+    def body_type(self) -> type[msgspec.Struct]:
+        """See ParsedRequest."""
+        return type(self)
 
     def session(self, headers: Mapping[str, str]) -> Session | None:
         """See ParsedRequest."""

@@ -1,5 +1,6 @@
 """What requests of chat completions and of completions have in common."""
 
+from collections.abc import Collection
 from typing import Annotated, Any
 
 import msgspec
@@ -7,6 +8,7 @@ import msgspec
 from fairlead.v1 import common_pb2
 from gateway.http.constraint import ConstrainedRequest
 from gateway.http.sampling import Natural
+from gateway.http.wishes import Level, Wish, effort, verbosity, without_effect
 from serving.sampling_params import MAX_LOGPROBS
 
 MAX_CALLS = 128
@@ -23,15 +25,12 @@ class Unsupported(ConstrainedRequest, kw_only=True):
     suffix: Any = None
     functions: Any = None
     function_call: Any = None
-    reasoning_effort: Any = None
     modalities: Any = None
     audio: Any = None
     web_search_options: Any = None
     chat_template: Any = None
     documents: Any = None
     moderation: Any = None
-    store: Any = None
-    verbosity: Any = None
     add_special_tokens: Any = None
     allowed_token_ids: Any = None
     bad_words: Any = None
@@ -52,11 +51,8 @@ HARMLESS: dict[str, tuple[Any, ...]] = {
     "suffix": ("",),
     "functions": ([],),
     "function_call": ("none", "auto"),
-    "reasoning_effort": ("none",),
     "modalities": (["text"],),
     "documents": ([],),
-    "store": (False,),
-    "verbosity": ("medium",),
     "allowed_token_ids": ([],),
     "bad_words": ([],),
     "include_stop_str_in_output": (False,),
@@ -82,11 +78,21 @@ class Parameters(Unsupported, kw_only=True):
     max_tokens: Natural | None = None
     stop: str | list[str] | None = None
     logit_bias: dict[Natural, float] | None = None
+    reasoning_effort: Level | None = None
+    verbosity: Level | None = None
 
     @property
     def includes_usage(self) -> bool:
         """Whether a stream is to end with its usage."""
         return self.stream_options is not None and bool(self.stream_options.include_usage)
+
+    def wishes(self) -> list[Wish]:
+        """Return what the body wishes for."""
+        return [*effort("reasoning_effort", self.reasoning_effort), *verbosity("verbosity", self.verbosity)]
+
+    def left_out(self, granted: Collection[str]) -> list[str]:
+        """See ParsedRequest."""
+        return without_effect(self.wishes(), granted)
 
     def sampling(self) -> common_pb2.SamplingParams:
         """Return how tokens are chosen, with OpenAI's defaults; raises InvalidRequest for two constraints."""

@@ -11,8 +11,8 @@ from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.core.coalescer import OutputChunk
 from gateway.http.dialect import OPENAI_RESPONSES
-from gateway.http.response_items import Event, ResponseItems
-from gateway.http.responses_request import ResponsesRequest
+from gateway.http.response_items import REASONING, SUMMARY, Event, ResponseItems
+from gateway.http.responses_request import ReasoningWishes, ResponsesRequest
 from gateway.http.sse import named_event
 
 
@@ -34,7 +34,12 @@ class ResponseAnswer:
         self._call = call
         self._keep = keep
         self._extend = extend
-        self._items = ResponseItems(call, most_calls=1 if request.parallel_tool_calls is False else None)
+        self._items = ResponseItems(
+            call,
+            request.known_tools(),
+            most_calls=1 if request.parallel_tool_calls is False else None,
+            reasoning=SUMMARY if request.wants_summary else REASONING,
+        )
         self._events = 0
 
     def chunk(self, index: int, chunk: OutputChunk) -> bytes:
@@ -114,13 +119,14 @@ class ResponseAnswer:
             "metadata": asked.metadata or {},
             "model": call.model,
             "output": output,
+            "reasoning": asked.reasoning or ReasoningWishes(),
             "parallel_tool_calls": asked.parallel_tool_calls is not False,
             "previous_response_id": asked.previous_response_id,
             "store": asked.is_to_be_stored,
             "temperature": 1.0 if asked.temperature is None else asked.temperature,
-            "text": {"format": asked.format},
+            "text": {"format": asked.format, "verbosity": asked.text and asked.text.verbosity},
             "tool_choice": asked.tool_choice or "auto",
-            "tools": asked.tools or [],
+            "tools": [tool.described() for tool in asked.tools or () if tool.is_known],
             "top_p": 1.0 if asked.top_p is None else asked.top_p,
             "truncation": "disabled",
             "usage": None if status == "in_progress" else _usage(call),

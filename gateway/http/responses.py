@@ -1,7 +1,7 @@
 """OpenAI's Responses: POST /v1/responses, and GET and DELETE of those that are stored."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from gateway.http.errors import PreviousResponseNotFound, ResponseNotFound
 from gateway.http.input_item import add_items
 from gateway.http.response_answer import ResponseAnswer, response_id
 from gateway.http.responses_request import ResponsesRequest, read
-from gateway.http.tools import tool_choice
+from gateway.http.wishes import ask
 from gateway.tenants import CallerIdentity
 
 
@@ -37,6 +37,7 @@ class ResponseToGenerate:
         self.model = request.model
         self.named_user = request.named_user
         self.is_streamed = request.is_streamed
+        self.body_type = request.body_type
         self._request = request
         self._previous = previous
         self._conversation = conversation
@@ -56,13 +57,18 @@ class ResponseToGenerate:
 
     def generations(self) -> Sequence[Generation]:
         """See ParsedRequest. Instructions are those of this request alone."""
-        chat = common_pb2.Chat()
-        if self._request.instructions:
-            chat.messages.add(role="system", content=self._request.instructions)
+        request, tools = self._request, self._request.known_tools()
+        choice = tools.choice(request.tool_choice, request.parallel_tool_calls)
+        chat = common_pb2.Chat(tools=() if request.tool_choice == "none" else tools.offered, tool_choice=choice)
+        if request.instructions:
+            chat.messages.add(role="system", content=request.instructions)
         self._append_history(chat)
-        chat.tools.extend(self._request.tools_to_offer())
-        chat.tool_choice.CopyFrom(tool_choice(self._request.tool_choice, self._request.parallel_tool_calls))
-        return [Generation(common_pb2.Prompt(chat=chat), self._request.sampling())]
+        ask(chat, request.wishes())
+        return [Generation(common_pb2.Prompt(chat=chat), request.sampling(choice))]
+
+    def left_out(self, granted: Collection[str]) -> Sequence[str]:
+        """See ParsedRequest."""
+        return self._request.left_out(granted)
 
     def answer(self, call: Call) -> ResponseAnswer:
         """See ParsedRequest."""

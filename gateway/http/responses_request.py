@@ -1,5 +1,6 @@
 """The requests for OpenAI's Responses."""
 
+from collections.abc import Collection
 from typing import Annotated, Any
 
 import msgspec
@@ -10,9 +11,11 @@ from gateway.http.constraint import JsonObjectFormat, SchemaFormat, TextFormat, 
 from gateway.http.decoding import decode
 from gateway.http.input_item import InputItem
 from gateway.http.openai_request import OpenAIRequest
+from gateway.http.response_tools import ResponseTool, ResponseTools
 from gateway.http.sampling import Natural
-from gateway.http.tools import FunctionDefinition, as_tool
 from gateway.http.unsupported import check_supported
+from gateway.http.wishes import Level, Wish, effort, verbosity, without_effect
+from gateway.tools import needs_call
 from gateway.validation import MAX_MESSAGES
 
 
@@ -20,10 +23,6 @@ class UnsupportedByResponses(OpenAIRequest, kw_only=True):
     """Parameters that clients know and this API does not obey."""
 
     background: Any = None
-    reasoning: Any = None
-    include: Any = None
-    truncation: Any = None
-    context_management: Any = None
     top_logprobs: Any = None
     moderation: Any = None
 
@@ -31,26 +30,17 @@ class UnsupportedByResponses(OpenAIRequest, kw_only=True):
 # Values that ask for nothing but what is done anyway.
 HARMLESS: dict[str, tuple[Any, ...]] = {
     "background": (False,),
-    "reasoning": ({}, {"effort": "none"}),
-    "include": ([], ["reasoning.encrypted_content"]),  # of reasoning that there is not
-    "truncation": ("disabled",),
-    "context_management": ([],),
     "top_logprobs": (0,),
 }
+LOGPROBS = "message.output_text.logprobs"
 
 
-class FunctionTool(msgspec.Struct):
-    """A tool; only functions are understood."""
+class ReasoningWishes(msgspec.Struct):
+    """The wishes about reasoning: how much of it there is to be, and whether the caller is to be told of it."""
 
-    type: str
-    name: str = ""
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-
-    def as_tool(self) -> common_pb2.Tool:
-        """Return the function as the chat template is given it."""
-        return as_tool(FunctionDefinition(self.name, self.description, self.parameters, self.strict))
+    effort: Level | None = None
+    summary: Level | None = None
+    generate_summary: Level | None = None  # an older name of `summary`
 
 
 class ConversationReference(msgspec.Struct):
@@ -71,7 +61,11 @@ class ResponsesRequest(UnsupportedByResponses, kw_only=True):
     store: bool | None = None
     prompt: Any = None
     metadata: dict[str, str] | None = None
-    tools: list[FunctionTool] | None = None
+    include: list[str] | None = None
+    reasoning: ReasoningWishes | None = None
+    truncation: str | None = None
+    context_management: Any = None
+    tools: list[ResponseTool] | None = None
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
 
@@ -90,10 +84,41 @@ class ResponsesRequest(UnsupportedByResponses, kw_only=True):
         """The constraint on the text of the response."""
         return (self.text and self.text.format) or TextFormat()
 
-    def sampling(self) -> common_pb2.SamplingParams:
-        """Return how tokens are chosen."""
+    @property
+    def wants_summary(self) -> bool:
+        """Whether reasoning is told as a summary, for which programs ask that do not know it otherwise."""
+        asked = self.reasoning or ReasoningWishes()
+        return (asked.summary or asked.generate_summary) is not None
+
+    def wishes(self) -> list[Wish]:
+        """Return what the body wishes for."""
+        wishes: list[Wish] = []
+        if self.reasoning is not None:
+            wishes += effort("reasoning.effort", self.reasoning.effort)
+        if self.text is not None:
+            wishes += verbosity("text.verbosity", self.text.verbosity)
+        if self.truncation not in (None, "disabled"):
+            wishes.append(Wish("truncation"))
+        if self.context_management:
+            wishes.append(Wish("context_management"))
+        return wishes
+
+    def left_out(self, granted: Collection[str]) -> list[str]:
+        """Return the known fields that have no effect; see ParsedRequest."""
+        items = self.input if isinstance(self.input, list) else []
+        calls = [f"input[{index}]" for index, item in enumerate(items) if item.is_left_out]
+        return [*without_effect(self.wishes(), granted), *self.known_tools().left_out, *calls]
+
+    def known_tools(self) -> ResponseTools:
+        """Return the tools by the names by which the model knows them."""
+        return ResponseTools(self.tools or ())
+
+    def sampling(self, choice: common_pb2.ToolChoice) -> common_pb2.SamplingParams:
+        """Return how tokens are chosen. A call that has to be made is no text, so that the format of texts is left."""
         sampling = self.parameters(self.max_output_tokens, None)
         match self.format:
+            case _ if needs_call(choice):
+                pass
             case JsonObjectFormat():
                 sampling.json_object = True
             case SchemaFormat(schema=schema):
@@ -104,16 +129,6 @@ class ResponsesRequest(UnsupportedByResponses, kw_only=True):
         """Return the items of the input; a text is a message of the user."""
         return [InputItem(role="user", content=self.input)] if isinstance(self.input, str) else self.input
 
-    def tools_to_offer(self) -> list[common_pb2.Tool]:
-        """Return the tools that the prompt offers to the model; raises InvalidRequest for what is no function."""
-        for index, tool in enumerate(self.tools or ()):
-            if tool.type != "function":
-                got = tool.type[:32]
-                raise InvalidRequest(
-                    f"only tools of type 'function' are supported, got {got!r}", f"tools[{index}].type"
-                )
-        return [] if self.tool_choice == "none" else [tool.as_tool() for tool in self.tools or ()]
-
 
 _DECODER = msgspec.json.Decoder(ResponsesRequest)
 
@@ -122,6 +137,8 @@ def read(body: bytes) -> ResponsesRequest:
     """Return what `body` asks for; raises InvalidRequest."""
     request = decode(_DECODER, body)
     check_supported(request, UnsupportedByResponses, HARMLESS)
+    if request.include and LOGPROBS in request.include:
+        raise InvalidRequest(f"{LOGPROBS!r} is not supported yet", "include")
     if request.prompt is not None:
         raise InvalidRequest("no prompt is stored: send it as input and instructions", "prompt.id")
     if request.conversation is not None and request.previous_response_id is not None:

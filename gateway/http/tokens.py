@@ -60,6 +60,7 @@ class TokenizeRequest(UnsupportedByTokenize, kw_only=True):
                 self.chat_template_kwargs,
                 tools_to_offer(self.tools, None),
                 common_pb2.ToolChoice(),
+                (),
             )
         return worker_pb2.EncodeRequest(
             model=self.model, prompt=prompt, without_special_tokens=self.add_special_tokens is False

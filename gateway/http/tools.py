@@ -8,7 +8,13 @@ import msgspec
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
 
+RUN_BY_CALLERS = ("function", "custom")
+TEXT = "input"  # the argument of a custom tool's function
 CHOICES = "must be 'auto', 'none', 'required', or the name of a function with the type 'function'"
+
+
+class _TextArgument(msgspec.Struct):
+    input: str
 
 
 class FunctionDefinition(msgspec.Struct):
@@ -20,8 +26,16 @@ class FunctionDefinition(msgspec.Struct):
     strict: bool | None = None
 
 
+class TextRule(msgspec.Struct, omit_defaults=True):
+    """The form of a custom tool's text: any text, or what a grammar derives. The model is told of it, and no more."""
+
+    type: str | None = None
+    syntax: str | None = None
+    definition: str | None = None
+
+
 class ToolDefinition(msgspec.Struct):
-    """A tool of a chat; only functions are understood."""
+    """A tool of a chat; others than functions and custom ones are left out."""
 
     type: str
     function: FunctionDefinition | None = None
@@ -30,10 +44,15 @@ class ToolDefinition(msgspec.Struct):
 def tools_to_offer(tools: Sequence[ToolDefinition] | None, choice: Any) -> list[common_pb2.Tool]:
     """Return the tools that the prompt offers to the model: none if the caller chooses none.
 
-    Raises InvalidRequest for tools of other kinds.
+    Raises InvalidRequest for tools that this API cannot tell calls of.
     """
-    offered = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(tools or ())]
+    offered = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(tools or ()) if tool.type in RUN_BY_CALLERS]
     return [] if choice == "none" else offered
+
+
+def left_out_tools(tools: Sequence[ToolDefinition] | None) -> list[str]:
+    """Return the fields of the tools that OpenAI's servers run."""
+    return [f"tools[{index}]" for index, tool in enumerate(tools or ()) if tool.type not in RUN_BY_CALLERS]
 
 
 def tool_choice(choice: Any, parallel: bool | None) -> common_pb2.ToolChoice:
@@ -56,6 +75,28 @@ def as_tool(function: FunctionDefinition) -> common_pb2.Tool:
     return common_pb2.Tool(
         name=function.name, description=function.description, parameters=parameters, strict=function.strict
     )
+
+
+def custom_tool(name: str, description: str | None, rule: TextRule | None) -> common_pb2.Tool:
+    """Return a tool that is called with a text as a function of one argument, the text."""
+    told = [description] if description else []
+    if rule is not None and rule.definition:
+        told.append(f"The {TEXT} is a text of this {rule.syntax or ''} grammar:\n{rule.definition}")
+    parameters = {"type": "object", "properties": {TEXT: {"type": "string"}}, "required": [TEXT]}
+    return as_tool(FunctionDefinition(name, "\n\n".join(told) or None, parameters))
+
+
+def custom_arguments(text: str) -> str:
+    """Return the arguments with which the function of a custom tool is called for `text`."""
+    return msgspec.json.encode({TEXT: text}).decode()
+
+
+def custom_text(arguments: str) -> str:
+    """Return the text with which a custom tool is called; a model that errs may write it without being an argument."""
+    try:
+        return msgspec.json.decode(arguments, type=_TextArgument).input
+    except (msgspec.DecodeError, RecursionError):
+        return arguments
 
 
 def _tool(tool: ToolDefinition, place: str) -> common_pb2.Tool:

@@ -10,8 +10,9 @@ from fairlead.errors import InvalidRequest, Unavailable
 from local_worker.adapter.engine_api import EngineAway, EngineRefused
 from local_worker.adapter.vllm_api import VllmApi
 from local_worker.call_grammar import TOOL_CHOICE
+from local_worker.chat_template import ChatTemplate
 from local_worker.chat_turns import tools_of, turns_of
-from local_worker.output_format import LAST_TOKENS, format_of_calls, output_format, rendered_reasoning
+from local_worker.output_format import LAST_TOKENS, output_format, rendered_reasoning
 from local_worker.prompt import Chat
 from local_worker.tokenizer import EncodedChat
 
@@ -37,6 +38,8 @@ class EngineTokenizer:
         self._api = api
         self._model = model
         self._loop = loop
+        # The engine does not tell which variables its template knows, and ignores others.
+        self._template = ChatTemplate(encode=self._rendered, text=self._text_of, knows=lambda _: True)
 
     def encode(self, text: str, with_special_tokens: bool = True) -> list[int]:
         """See Tokenizer."""
@@ -53,26 +56,27 @@ class EngineTokenizer:
     def encode_chat(self, chat: Chat) -> EncodedChat:
         """See Tokenizer. System tokens are those of the system messages' contents."""
         check_calls(chat)
-        calls, reasoning = self._format_of_calls if chat.needs_calls else "", self._format_of_reasoning
+        calls, reasoning = self._template.format_of_calls if chat.needs_calls else "", self._format_of_reasoning
         if calls == HIDDEN:
             raise InvalidRequest(
                 f"an engine hides the token that begins calls in the format {calls}", "prompt.chat.tools"
             )
-        ids = self._rendered(chat)
+        ids, granted = self._template.encode(chat)
         answer = output_format(chat, calls, reasoning, self.decode(ids[-LAST_TOKENS:]) if reasoning else "")
         system = "".join(message.content for message in chat.messages if message.role == "system")
         system_ids = self.encode(system, with_special_tokens=False) if system else []
-        return EncodedChat(ids, min(len(system_ids), len(ids)), answer)
+        return EncodedChat(ids, min(len(system_ids), len(ids)), answer, granted=granted)
 
     def encode_system(self, content: str) -> list[int]:
         """Return no tokens: an engine keeps the blocks of each cache scope apart, so that no prefix is public."""
         return []
 
     def _rendered(self, chat: Chat) -> list[int]:
-        """Return the token ids of a chat. In OpenAI's messages the arguments of calls are texts."""
+        """Return the token ids of a chat. In OpenAI's messages the arguments of calls are texts, which hold objects."""
         messages = turns_of(chat)
         for function in (call["function"] for turn in messages for call in turn.get("tool_calls", ())):
-            function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)
+            arguments = function["arguments"]
+            function["arguments"] = "{}" if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
         offered = {} if (tools := tools_of(chat)) is None else {"tools": tools}
         call = self._api.tokenize(
             model=self._model,
@@ -84,13 +88,12 @@ class EngineTokenizer:
         )
         return self._result(call, "prompt.chat")
 
-    @cached_property
-    def _format_of_calls(self) -> str:
-        return format_of_calls(lambda chat: self.decode(self._rendered(chat)))
+    def _text_of(self, chat: Chat) -> str:
+        return self.decode(self._rendered(chat))
 
     @cached_property
     def _format_of_reasoning(self) -> str:
-        return rendered_reasoning(lambda chat: self.decode(self._rendered(chat)))
+        return rendered_reasoning(self._text_of)
 
     def _result(self, call: Coroutine[Any, Any, T], field: str) -> T:
         try:

@@ -99,6 +99,7 @@ async def admission(tokenizer: HeldTokenizer) -> AsyncIterator[Admission]:
         open_calls=OpenCallLimiter(per_client=100, total=1000),
         waiting_prompts=WaitingPromptsLimiter(100 * LONG_PROMPT),
         cache_scope=CACHE_SCOPES["user"],
+        cuts_max_tokens=True,
     )
     await cluster.close()
 

@@ -78,5 +78,5 @@ def test_over_grpc_a_number_may_be_none() -> None:
     kwargs = struct_pb2.Struct()
     kwargs.update({"a": [1, float("nan")]})
     with pytest.raises(InvalidRequest, match="finite") as caught:
-        check_template_kwargs(kwargs)
+        check_template_kwargs(kwargs, FIELD)
     assert caught.value.field == f"{FIELD}.a"

@@ -156,7 +156,7 @@ def test_what_is_not_stored_is_added_as_well(http: HttpClient) -> None:
 def test_a_response_that_fails_or_is_too_late_adds_nothing(http: HttpClient) -> None:
     conversation = create(http, items=HELLO)
     before = items_of(http, conversation)
-    assert ask(http, conversation=conversation, max_output_tokens=9000).status == 400
+    assert ask(http, conversation=conversation, max_output_tokens=0).status == 400
     late = {"x_fairlead_timeout": "0.001"}
     assert ask(http, late, conversation=conversation, max_output_tokens=1900).error["code"] == "deadline_exceeded"
     assert items_of(http, conversation) == before

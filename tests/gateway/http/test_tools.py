@@ -230,19 +230,13 @@ def test_responses_have_calls_and_reasoning(model: HttpClient) -> None:
     assert run(CLIENT, HEAD + RESPONSES_PROGRAM, f"http://127.0.0.1:{model.port}/v1") == "done\n"
 
 
-def test_a_conversation_goes_on_when_a_call_that_is_no_json_is_deleted(model: HttpClient) -> None:
+def test_a_conversation_goes_on_after_a_call_that_is_no_json(model: HttpClient) -> None:
     conversation = model.post(CONVERSATIONS, {}).json["id"]
     tools = [{"type": "function", "name": "weather", "parameters": SCHEMA}]
     asked = {"conversation": conversation, "tools": tools}
     cut = model.post(RESPONSES, {**asked, "input": "single", "max_output_tokens": 18}).json
     [call] = cut["output"]
     assert (cut["status"], call["type"], cut["conversation"]) == ("incomplete", "function_call", {"id": conversation})
-    for _ in range(2):
-        refused = model.post(RESPONSES, {**asked, "input": "plain text"})
-        field = f"conversation.items[{call['id']}].arguments"
-        assert (refused.status, refused.error["param"]) == (400, field), refused.body
-        assert f"must be a JSON object, got {call['arguments'][:32]!r}" in refused.error["message"]
-    assert model.request("DELETE", f"{CONVERSATIONS}/{conversation}/items/{call['id']}", b"", {}).status == 200
     answer = model.post(RESPONSES, {**asked, "input": "plain text"})
     assert answer.status == 200, answer.body
     assert answer.json["output"][0]["content"][0]["text"] == SCRIPTS["plain text"]
@@ -315,10 +309,6 @@ def tool(**function: object) -> dict[str, object]:
         (said("user", tool_calls=[CALL]), "messages[0].tool_calls"),
         (said("user", tool_call_id="a"), "messages[0].tool_call_id"),
         (said("assistant", tool_calls=[{**CALL, "type": "custom"}]), "messages[0].tool_calls[0].type"),
-        (
-            said("assistant", tool_calls=[{**CALL, "function": {**FUNCTION, "arguments": "[]"}}]),
-            "messages[0].tool_calls[0].function.arguments",
-        ),
         (said("assistant", function_call={"name": "f"}), "messages[0].function_call"),
     ],
 )

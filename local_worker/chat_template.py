@@ -1,0 +1,52 @@
+"""A model's chat template: chats are rendered in the form that it accepts, with the wishes that it knows."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+
+from fairlead.errors import Unavailable
+from local_worker.output_format import format_of_calls
+from local_worker.prompt import Chat
+from local_worker.template_form import TemplateForm, form_of, needs_form
+
+log = logging.getLogger(__name__)
+
+
+class ChatTemplate:
+    """A template that `encode` renders as token ids, and `text` as text; `knows` tells whether it has a variable."""
+
+    def __init__(
+        self, encode: Callable[[Chat], list[int]], text: Callable[[Chat], str], knows: Callable[[str], bool]
+    ) -> None:
+        self._encode = encode
+        self._text = text
+        self._knows = knows
+
+    def encode(self, chat: Chat) -> tuple[list[int], tuple[str, ...]]:
+        """Return the token ids of `chat`, and the names of its wishes that the template was given.
+
+        Raises whatever the template raises about the chat without its wishes.
+        """
+        chat = self._fitted(chat)
+        wishes = {name: value for name, value in chat.wishes.items() if name not in chat.variables}
+        if granted := {name: value for name, value in wishes.items() if self._knows(name)}:
+            try:
+                return self._encode(replace(chat, variables={**chat.variables, **granted})), tuple(granted)
+            except Unavailable:
+                raise
+            except Exception:  # templates are programs: some raise for an effort of a name that they do not know
+                log.info("the chat template rejects wishes", extra={"wishes": sorted(granted)})
+        return self._encode(chat), ()
+
+    @cached_property
+    def format_of_calls(self) -> str:
+        """The name of the format in which the template writes calls, empty if it is none that is known."""
+        return format_of_calls(lambda chat: self._text(self._fitted(chat)))
+
+    def _fitted(self, chat: Chat) -> Chat:
+        return self._form.fitted(chat) if needs_form(chat) else chat
+
+    @cached_property
+    def _form(self) -> TemplateForm:
+        return form_of(self._text)

@@ -1,0 +1,150 @@
+"""Calls and reasoning as each API tells them, of a model that writes them."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.gateway.http.clients import run
+from tests.gateway.http.conftest import serving
+from tests.gateway.http.http_client import CHAT, MESSAGES, RESPONSES, HttpClient
+from tests.gateway.http.scripted_model import save_scripted_model
+from tests.gateway.http.test_openai_client import CLIENT, HEAD
+from tests.services import Stack
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]  # a worker loads torch and transformers
+
+SCRIPTS = {
+    "thoughts": "<think>\nHm, rather wet.\n</think>\n\nIt rains.",
+    "newline": '<tool_call>\n{"name": "write", "arguments": {"text": "first\nnext"}}\n</tool_call>',
+    "custom": '<tool_call>{"name":"patch","arguments":{"input":"*** Begin"}}',
+    "spaced": '<tool_call> {"name": "office__mail" , "arguments": { "to": "Ann"} }',
+    "loudly": "WITH ALL EFFORT",
+    "softly": "hardly any effort",
+}
+TEMPLATE = """
+{%- for tool in tools or [] %}tool {{ tool.function.name }}: {{ tool.function.parameters | tojson }}\n{% endfor %}
+{%- for m in messages %}{% for call in m.tool_calls or [] %}<tool_call>
+{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
+</tool_call>{% endfor %}{{ m.content }}{% endfor %}
+{%- if enable_thinking %}thoughts{% endif %}
+{%- if reasoning_effort is defined %}
+{%- if reasoning_effort not in ("low", "high") %}{{ raise_exception("no such effort") }}{% endif %}
+{{- "loudly" if reasoning_effort == "high" else "softly" }}{% endif %}
+{#- </think> #}"""
+PROGRAM = """
+def checked(model):
+    type(model).model_validate(model.model_dump(), strict=True)
+    return model
+
+def asked(word, **fields):
+    return {"model": "tiny", "input": word, "tools": tools} | fields
+
+def told(response):
+    return [(item.type, item.content[0].text if item.type == "message" else None) for item in response.output]
+
+tools = [{"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}]
+tools += [
+    {"type": "custom", "name": "patch", "format": {"type": "grammar", "syntax": "lark", "definition": "start: /a/"}},
+    {"type": "namespace", "name": "office", "description": "Work.", "tools": [{"type": "function", "name": "mail"}]},
+    {"type": "web_search"},
+]
+for word, kind, name, namespace in (
+    ("custom", "custom_tool_call", "patch", None), ("spaced", "function_call", "mail", "office")
+):
+    whole = client.responses.create(**asked(word))
+    assert [tool.type for tool in whole.tools] == ["function", "custom", "namespace"], whole.tools
+    [item] = whole.output
+    assert (item.type, item.name, item.namespace, item.status) == (kind, name, namespace, "completed"), item
+    text = item.input if kind == "custom_tool_call" else item.arguments
+    assert text == ("*** Begin" if kind == "custom_tool_call" else '{ "to": "Ann"}')
+    events = [*client.responses.create(**asked(word), stream=True)]
+    deltas = [event.delta for event in events if event.type.endswith(".delta")]
+    assert "".join(deltas) == text and events[-1].response.output[0].name == name
+    pieces = {"custom_tool_call": "custom_tool_call_input", "function_call": "function_call_arguments"}[kind]
+    assert f"response.{pieces}.done" in [event.type for event in events]
+    result = {"type": f"{kind}_output", "call_id": item.call_id, "output": "thoughts"}
+    later = client.responses.create(**asked([result], previous_response_id=whole.id))
+    again = client.responses.create(**asked([{"role": "user", "content": word}, item.model_dump(), result]))
+    assert told(later) == told(again) and later.usage.input_tokens == again.usage.input_tokens
+try:
+    client.responses.create(**asked("custom", tool_choice={"type": "web_search"}))
+except openai.BadRequestError as error:
+    assert error.param == "tool_choice", error
+else:
+    raise AssertionError("a call is forced that cannot be made")
+
+reasoning = {"effort": "medium", "summary": "auto"}
+whole = checked(client.responses.create(**asked("thoughts", reasoning=reasoning)))
+assert [part.text for part in whole.output[0].summary] == ["Hm, rather wet."] and not whole.output[0].content
+assert whole.reasoning.summary == "auto"
+events = [checked(event) for event in client.responses.create(**asked("thoughts", reasoning=reasoning), stream=True)]
+kinds = [event.type for event in events if event.type.startswith("response.reasoning")]
+assert kinds[0] == "response.reasoning_summary_part.added" and kinds[-1] == "response.reasoning_summary_part.done"
+told_summary = [event.delta for event in events if event.type == "response.reasoning_summary_text.delta"]
+assert "".join(told_summary) == "Hm, rather wet." and kinds[-2] == "response.reasoning_summary_text.done"
+print("done")
+"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpClient]:
+    """A gateway before a worker whose model follows the scripts."""
+    folder = tmp_path_factory.mktemp("speaking")
+    save_scripted_model(folder / "model", TEMPLATE, SCRIPTS)
+    stack = Stack(folder)
+    settings = {"engine": "transformers", "served_name": "tiny", "threads": 1, "kv_tokens": 4096, "dtype": "float32"}
+    stack.worker("a", **settings, model=str(folder / "model"))
+    gateway, http = serving(stack, throttle="none")
+    gateway.wait_for("ready")
+    yield http
+    stack.close()
+
+
+def test_responses_tell_calls_of_custom_tools_and_namespaces_and_summaries(model: HttpClient) -> None:
+    assert run(CLIENT, HEAD + PROGRAM, f"http://127.0.0.1:{model.port}/v1") == "done\n"
+
+
+@pytest.mark.parametrize(
+    ("word", "limit", "reason", "kinds"),
+    [("newline", 200, "tool_use", ["tool_use"]), ("newline", 16, "max_tokens", ["text"])],
+)
+def test_a_message_that_stops_for_a_tool_has_its_call(
+    model: HttpClient, word: str, limit: int, reason: str, kinds: list[str]
+) -> None:
+    """The line break in the argument is one that JSON wants escaped."""
+    tools = [{"name": "write", "input_schema": {"type": "object"}}]
+    body = {"messages": [{"role": "user", "content": word}], "tools": tools, "max_tokens": limit, "temperature": 0}
+    told = model.post(MESSAGES, body).json
+    assert (told["stop_reason"], [block["type"] for block in told["content"]]) == (reason, kinds)
+    if reason == "tool_use":
+        assert told["content"][0]["input"] == {"text": "first\nnext"}
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "text", "ignored"),
+    [
+        (CHAT, {"reasoning_effort": "high"}, "loudly", ""),
+        (CHAT, {"reasoning_effort": "none"}, "newline", "reasoning_effort"),  # the template rejects it
+        (CHAT, {"reasoning_effort": "medium", "verbosity": "low"}, "newline", "reasoning_effort, verbosity"),
+        (CHAT, {"reasoning_effort": "low", "verbosity": "low"}, "softly", "verbosity"),
+        (CHAT, {"reasoning_effort": "high", "chat_template_kwargs": {"reasoning_effort": "low"}}, "softly", ""),
+        (RESPONSES, {"reasoning": {"effort": "low", "summary": "auto"}}, "softly", ""),
+        (MESSAGES, {"thinking": {"type": "adaptive"}}, "thoughts", ""),
+        (MESSAGES, {"thinking": {"type": "enabled", "budget_tokens": 31999}}, "thoughts", ""),
+        (MESSAGES, {"thinking": {"type": "disabled"}}, "newline", ""),
+        (MESSAGES, {"output_config": {"effort": "high"}}, "loudly", ""),
+    ],
+)
+def test_wishes_reach_a_template_that_knows_them(
+    model: HttpClient, path: str, fields: dict[str, object], text: str, ignored: str
+) -> None:
+    """The template writes the word that names the script."""
+    asked = {"input": "newline"} if path == RESPONSES else {"messages": [{"role": "user", "content": "newline"}]}
+    limit = {"max_output_tokens": 200} if path == RESPONSES else {"max_tokens": 200}
+    answer = model.post(path, {**asked, **limit, "temperature": 0, **fields})
+    assert answer.status == 200, answer.body
+    assert answer.headers.get("x-fairlead-ignored", "") == ignored
+    written = json.dumps(answer.json)
+    said = {"loudly": "WITH ALL EFFORT", "softly": "hardly any effort", "thoughts": "It rains.", "newline": "first"}
+    assert [word for word in said if said[word] in written] == [text]
