@@ -26,9 +26,14 @@ from bench.gpu.session import Session, Status
 SITE = Path("build/gpu-site")
 
 
-def main(checks: Sequence[Check] = QUICK, seconds: float = 300.0) -> int:
-    """Run the checks, print the table, and return 1 if there is no device or a check did not pass."""
-    parser = argparse.ArgumentParser(prog="python -m bench.gpu_quick", description=__doc__)
+def main(module: str, description: str | None, checks: Sequence[Check], seconds: float) -> int:
+    """Run the checks as the command line of `module` says, with so many seconds for all; print the table.
+
+    Return 1 if there is no device or a check did not pass.
+    """
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {module}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("out", type=Path, help="folder for results, made if it does not exist")
     parser.add_argument("--tiny", action="store_true", help="a tiny model, also on a CPU")
     parser.add_argument("--seconds", type=float, default=seconds, help="for all checks together (default: %(default)s)")
@@ -67,4 +72,4 @@ def _add(pack: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("bench.gpu_quick", __doc__, QUICK, 300.0))

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from bench.flood.client import Endpoint, connected
 from bench.flood.engine import EngineSettings
 from bench.flood.figures import Figures, figures
 from bench.flood.phase import Phase
@@ -43,13 +44,18 @@ def main() -> None:
         print(f"{name}: starting", file=sys.stderr, flush=True)
         setting = Setting(engine, _folder(args.out, name), args.per_minute or _equal_limit(rows))
         with SYSTEMS[name](setting) as endpoint:
-            alone, flooded = asyncio.run(trial(endpoint, work, args.alone_seconds, args.seconds))
+            alone, flooded = asyncio.run(_trial(endpoint, work, args.alone_seconds, args.seconds))
         rows.append(figures(name, alone, flooded))
         seen.append((rows[-1], alone, flooded))
         print(rows[-1], file=sys.stderr, flush=True)
         write_json(args.out / "flood.json", context, seen)
     (args.out / "flood.svg").write_text(draw(rows))
     print(f"{machine}; {args.threads} threads, load {load:.1f} at the start\n\n{table(rows)}")
+
+
+async def _trial(endpoint: Endpoint, work: Workload, alone: float, seconds: float) -> tuple[Phase, Phase]:
+    async with connected(endpoint) as make_client:
+        return await trial(make_client, work, alone, seconds)
 
 
 def _equal_limit(rows: Sequence[Figures]) -> int:

@@ -1,7 +1,8 @@
 """The client of OpenAI's HTTP API through which every system is called."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,8 +25,18 @@ class Endpoint:
     fields: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
+@asynccontextmanager
+async def connected(endpoint: Endpoint) -> AsyncIterator[Callable[[], "CallClient"]]:
+    """Yield a function that makes clients with common connections, until the end of the block."""
+    # Uvicorn ends connections that are idle for 5 s: a call that reuses one at this moment would fail.
+    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=2)
+    forever = aiohttp.ClientTimeout(total=None)
+    async with aiohttp.ClientSession(connector=connector, timeout=forever) as session:
+        yield lambda: CallClient(session, endpoint)
+
+
 class CallClient:
-    """Sends calls to an endpoint and keeps what was observed of each, also of those that were cancelled."""
+    """Sends calls to an endpoint; see bench.flood.trial.Caller."""
 
     def __init__(self, session: aiohttp.ClientSession, endpoint: Endpoint) -> None:
         self._session = session

@@ -5,48 +5,33 @@ It ends at the first check that fails, since an error of CUDA spoils the process
 
 import json
 import os
+import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 
-from bench.gpu.decode import decode
-from bench.gpu.device import device
-from bench.gpu.device_tests import device_tests
-from bench.gpu.long_prompt import long_prompt
-from bench.gpu.mixed import mixed
-from bench.gpu.policies import policies
-from bench.gpu.prefill import prefills
-from bench.gpu.row import Row
-from bench.gpu.run_ahead import run_ahead
 from bench.gpu.scale import FULL, TINY
 from bench.gpu.subject import Subject
-
-RUN: Mapping[str, Callable[[Subject], Iterator[Row]]] = {
-    "device": device,
-    "tests": device_tests,
-    "decode": decode,
-    "prefill": prefills,
-    "mixed": mixed,
-    "run-ahead": run_ahead,
-    "policies": policies,
-    "long prompt": long_prompt,
-}
 
 
 def main(scale: str, out: str, *names: str) -> int:
     """Run the checks of these names; return 1 if one failed."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # services that a check has started end with it
     lines = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what libraries print belongs to the log
     subject = Subject(TINY if scale == "tiny" else FULL, Path(out))
     for name in names:
         failure = ""
         try:
-            for row in RUN[name](subject):
+            # Imported here: a check may need a package that the others do without.
+            for row in import_module(f"bench.gpu.checks.{name}").rows(subject):
                 lines.write(json.dumps({"case": row.case, "figures": dict(row.figures)}) + "\n")
         except Exception as error:
             traceback.print_exc()
             failure = f"{type(error).__name__}: {error}"[:300]
+        if failure or name == names[-1]:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends by itself now
         lines.write(json.dumps({"ended": name, "failure": failure}) + "\n")
         if failure:
             return 1

@@ -27,6 +27,7 @@ WORKER = (
     "grpcio",
     "grpcio-health-checking",
     "grpcio-reflection",
+    "grpcio-status",
     "httptools",
     "llguidance",
     "msgspec",

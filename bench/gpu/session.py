@@ -4,6 +4,7 @@ A call of CUDA that never returns can't be interrupted from within its process. 
 soon as it is known.
 """
 
+import contextlib
 import json
 import os
 import queue
@@ -22,6 +23,7 @@ from bench.gpu.checks import Check
 from bench.gpu.row import Row
 
 CHILD = (sys.executable, "-m", "bench.gpu.child")
+SECONDS_TO_END = 12.0  # services of a stack that a check started get 10
 SECONDS_TO_DIE = 10.0
 
 
@@ -122,8 +124,12 @@ def _forward(child: "subprocess.Popen[str]", lines: "queue.SimpleQueue[str]") ->
 
 
 def _end(child: "subprocess.Popen[str]") -> None:
-    """Kill the process and those that it started, and wait for a moment: one inside the driver may not die."""
-    if child.poll() is None:
+    """End the process and those that it started, by force if it does not end in time; one inside the driver may not
+    even die."""
+    child.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(SECONDS_TO_END)
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     try:
         child.wait(SECONDS_TO_DIE)

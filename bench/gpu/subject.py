@@ -88,6 +88,11 @@ class Subject:
             rounds.append((time.perf_counter() - began) / self.scale.repeats)
         return statistics.median(rounds)
 
+    def release(self) -> None:
+        """Give memory of the device that is not in use back to it, for other processes."""
+        if self.device == "cuda":
+            torch.cuda.empty_cache()
+
     def _synchronize(self) -> None:
         if self.device == "cuda":
             torch.cuda.synchronize()

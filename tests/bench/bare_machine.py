@@ -3,6 +3,7 @@ with the packages of a usual image for PyTorch, no programs but Python, and no n
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
@@ -20,23 +21,35 @@ SHARED = ("google",)  # folders in which several packages have a part
 OFFLINE = """
 import socket
 
-def refuse(*_):
-    raise OSError("this machine has no network")
+connect, resolve = socket.socket.connect, socket.getaddrinfo
 
-socket.socket.connect = socket.getaddrinfo = refuse
+def refuse(host):
+    if host not in (None, "localhost", "127.0.0.1", "::1"):
+        raise OSError("this machine has no network")
+
+def connect_here(sock, address):
+    if isinstance(address, tuple):
+        refuse(address[0])
+    return connect(sock, address)
+
+def resolve_here(host, *others, **named):
+    refuse(host)
+    return resolve(host, *others, **named)
+
+socket.socket.connect, socket.getaddrinfo = connect_here, resolve_here
 """
 
 
 class BareMachine:
-    """The machine's file system below `folder`: the tree, and an environment of PACKAGES."""
+    """The machine's file system below `folder`: the tree, and an environment of PACKAGES and what it `carries`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, carries: Sequence[str] = ()) -> None:
         self.tree = folder / "tree"
         self._environment = folder / "environment"
         _copy_tree(self.tree)
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", self._environment], check=True)
         (site,) = self._environment.glob("lib/python*/site-packages")
-        for package in PACKAGES:
+        for package in (*PACKAGES, *carries):
             _link(package, site)
         (site / "sitecustomize.py").write_text(OFFLINE)
 

@@ -1,4 +1,5 @@
-"""`gpu_quick` with a tiny model, in an emulation of a machine that has the tree, the pack and an image of PyTorch."""
+"""`gpu_quick` and `gpu_more` with a tiny model, in an emulation of a machine that has the tree, the pack and an image
+with PyTorch."""
 
 import json
 import zipfile
@@ -6,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.gpu.checks import QUICK
+from bench.gpu.checks import MORE, QUICK
+from bench.gpu.pack import WORKER
 from tests.bench.bare_machine import BareMachine
 
 pytestmark = pytest.mark.slow
@@ -15,6 +17,12 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> BareMachine:
     return BareMachine(tmp_path_factory.mktemp("machine"))
+
+
+@pytest.fixture(scope="module")
+def worker_machine(tmp_path_factory: pytest.TempPathFactory) -> BareMachine:
+    """The machine to which the pack of a whole worker was carried."""
+    return BareMachine(tmp_path_factory.mktemp("machine"), WORKER)
 
 
 def make_pack(folder: Path) -> None:
@@ -46,13 +54,25 @@ def test_all_checks_run_where_there_is_only_the_tree_and_the_pack(machine: BareM
     assert [line.split(" | ")[1] for line in table.splitlines()[2:]] == ["passed"] * len(QUICK)
 
 
+def test_the_whole_system_runs_with_what_the_larger_pack_adds(worker_machine: BareMachine, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = worker_machine.run("-m", "bench.gpu_more", str(out), "--tiny")
+    assert done.returncode == 0, done.stdout + done.stderr + (out / "log.txt").read_text()
+    results = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+    assert [found["check"] for found in results if "status" in found] == [check.name for check in MORE]
+    flooded = next(found["figures"] for found in results if found.get("case") == "beside the flood")
+    assert flooded["tokens_per_s"] > 0
+    assert 0 < flooded["flood_share"] < 1
+    assert sum(1 for path in out.rglob("*") if path.is_file()) <= 8
+
+
 @pytest.mark.parametrize("program", ["import git", "import redis", "import opentelemetry", "import httptools"])
 def test_the_machine_lacks_what_it_should(machine: BareMachine, program: str) -> None:
     assert machine.run("-c", program).returncode != 0
 
 
 def test_the_machine_has_no_network_and_no_git(machine: BareMachine) -> None:
-    connected = machine.run("-c", "import socket; socket.create_connection(('127.0.0.1', 9))")
+    connected = machine.run("-c", "import socket; socket.create_connection(('192.0.2.1', 9))")
     assert "no network" in connected.stderr
     assert machine.run("-c", "import shutil; assert not shutil.which('git')").returncode == 0
     assert not (machine.tree / ".git").exists()

@@ -12,7 +12,7 @@ PROMPT_TOKENS = 64
 ROUNDS = 2
 
 
-def run_ahead(subject: Subject) -> Iterator[Row]:
+def rows(subject: Subject) -> Iterator[Row]:
     """Yield the step's duration on the device alone, then rows of the whole loop: its period, and the host's share."""
     engine, scale = subject.engine, subject.scale
     usual = engine.ahead

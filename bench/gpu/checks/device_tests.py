@@ -11,13 +11,13 @@ from pathlib import Path
 from bench.gpu.row import CheckFailed, Row
 from bench.gpu.subject import Subject
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 # Enough of the project's configuration for these tests, without the plugins that others need.
 CONFIGURATION = "[pytest]\nmarkers =\n    gpu: needs a CUDA device\n    slow: computes for long\n"
 COUNT = re.compile(r"(\d+) (passed|failed|skipped|error)")
 
 
-def device_tests(subject: Subject) -> Iterator[Row]:
+def rows(subject: Subject) -> Iterator[Row]:
     """Yield how many tests passed, failed and were skipped; `tests.txt` has the rest. Raise CheckFailed if one
     failed."""
     log = subject.out / "tests.txt"

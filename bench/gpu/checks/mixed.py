@@ -7,7 +7,7 @@ from bench.gpu.row import Row
 from bench.gpu.subject import Subject, decoding, prefill
 
 
-def mixed(subject: Subject) -> Iterator[Row]:
+def rows(subject: Subject) -> Iterator[Row]:
     """Yield a row per size of the chunk, with a CUDA graph where one fits and without, after the row of a step in which
     as many requests only decode."""
     engine, scale = subject.engine, subject.scale

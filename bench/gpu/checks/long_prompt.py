@@ -14,7 +14,7 @@ PROMPT_TOKENS = 64
 STEPS_BEFORE = 5  # tokens of each decoding request before the long prompt arrives
 
 
-def long_prompt(subject: Subject) -> Iterator[Row]:
+def rows(subject: Subject) -> Iterator[Row]:
     """Yield a row per budget of tokens in a step."""
     scale = subject.scale
     queue = Queue(

@@ -6,7 +6,7 @@ from bench.gpu.row import Row
 from bench.gpu.subject import Subject, decoding
 
 
-def decode(subject: Subject) -> Iterator[Row]:
+def rows(subject: Subject) -> Iterator[Row]:
     """Yield a row per number of requests, first of replayed graphs and then of kernels launched one by one."""
     engine, bandwidth = subject.engine, subject.ceilings.bytes_per_second
     captured = engine._graphs

@@ -7,7 +7,7 @@ from bench.gpu.row import Row
 from bench.gpu.subject import Subject
 
 
-def policies(subject: Subject) -> Iterator[Row]:
+def rows(subject: Subject) -> Iterator[Row]:
     """Yield a row per number of clients and policy; the cache is empty at the start of each."""
     engine, scale = subject.engine, subject.scale
     warm_up = Queue(scale.policies[0], scale.quantum, scale.policy_kv_tokens)

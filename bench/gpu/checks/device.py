@@ -15,7 +15,7 @@ from bench.machine import commit, processor
 PACKAGES = ("torch", "transformers", "flashinfer-python", "apache-tvm-ffi", "vllm")
 
 
-def device(subject: Subject) -> Iterator[Row]:
+def rows(subject: Subject) -> Iterator[Row]:
     """Yield what the device and its software are, then how fast it copies and multiplies."""
     yield Row("machine", _machine(subject.device))
     yield Row("flashinfer", _flashinfer())

@@ -8,7 +8,7 @@ from bench.gpu.scale import Heads
 from bench.gpu.subject import Subject, prefill
 
 
-def prefills(subject: Subject) -> Iterator[Row]:
+def rows(subject: Subject) -> Iterator[Row]:
     """Yield a row per prompt, then one per model with large groups; raise CheckFailed if one of these failed."""
     engine = subject.engine
     for new, cached in subject.scale.prefills:
