@@ -4,12 +4,14 @@ A service raises such an error; `fairlead.rpc.status` converts it to a gRPC stat
 the status back to the same class. Each class has a fixed outcome, so an error is always counted under that outcome.
 """
 
+import re
 from collections.abc import Sequence
 from typing import ClassVar
 
 from fairlead.outcomes import Outcome
 
 MOST_LISTED = 10
+_FIELD = re.compile(r"(?:prompt|sampling)(?:\.\w{1,64}|\[\d{1,9}\]){0,8}(?=: )", re.ASCII)
 
 
 class FairleadError(Exception):
@@ -153,9 +155,15 @@ def error_for(outcome: Outcome, message: str, *, field: str = "", retry_after: f
         return cls(message, retry_after)
     if issubclass(cls, InvalidRequest):
         error = cls(message)  # the message already names the field
-        error.field = field
+        error.field = field or _field_in(message)
         return error
     return cls(message)
+
+
+def _field_in(message: str) -> str:
+    """Return the field that begins `message`: outputs that have begun, and older workers, name it there alone."""
+    begun = _FIELD.match(message)
+    return begun[0] if begun else ""
 
 
 def listed(names: Sequence[str]) -> str:

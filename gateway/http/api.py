@@ -28,7 +28,7 @@ class Answer(Protocol):
     The methods for streams return whole server-sent events.
     """
 
-    def chunk(self, index: int, chunk: OutputChunk) -> bytes:
+    def chunk(self, index: int, call: Call, chunk: OutputChunk) -> bytes:
         """Return the bytes of a part of a call's output."""
 
     def finished(self, index: int, call: Call, last: OutputChunk | None) -> bytes:
@@ -48,8 +48,8 @@ class ParsedRequest(Protocol):
     """A request body that is parsed and valid."""
 
     @property
-    def model(self) -> str:
-        """The name of the model; empty: the only one that is served."""
+    def model(self) -> str | None:
+        """The name of the model; empty or None: the only one that is served."""
 
     @property
     def named_user(self) -> str:
@@ -58,6 +58,10 @@ class ParsedRequest(Protocol):
     @property
     def is_streamed(self) -> bool:
         """Whether the answer is a stream of events."""
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether each event of a stream is to have the usage so far; then each token has an event."""
 
     def session(self, headers: Mapping[str, str]) -> Session | None:
         """Return the agent's session that the headers or the body name; None if they name none."""

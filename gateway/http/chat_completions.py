@@ -94,7 +94,15 @@ class ChatCompletionRequest(Parameters, kw_only=True):
         known = call.output_format
         if known.tool_calls or known.reasoning or known.response_template:
             writer = partial(PartsAnswer, most_calls=1 if self.parallel_tool_calls is False else None)
-        return writer(FORM, call, choices=choices, includes_usage=self.includes_usage, echoed=echoed, logprobs=logprobs)
+        return writer(
+            FORM,
+            call,
+            choices=choices,
+            includes_usage=self.includes_usage,
+            counts_tokens=self.counts_tokens,
+            echoed=echoed,
+            logprobs=logprobs,
+        )
 
 
 _DECODER = msgspec.json.Decoder(ChatCompletionRequest)

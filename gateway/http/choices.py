@@ -48,6 +48,7 @@ class ChoicesAnswer:
         *,
         choices: int,
         includes_usage: bool,
+        counts_tokens: bool,
         echoed: Sequence[str | None] = (),
         logprobs: Logprobs | None = None,
     ) -> None:
@@ -63,15 +64,16 @@ class ChoicesAnswer:
         }
         self._head = b"data: " + msgspec.json.encode({"object": form.chunk, **self._named})[:-1] + b',"choices":['
         self._tail = b',"usage":null}\n\n' if includes_usage else b"}\n\n"
-        self._goes_on = GOES_ON + self._tail
-        self._after_text = form.close + NO_LOGPROBS + self._goes_on
+        self._after_text = form.close + NO_LOGPROBS + GOES_ON
+        self._counted: dict[int, int] | None = {} if counts_tokens else None  # tokens by index
         self._further: dict[int, bytes] = {}  # by index: what stands before its further text
 
-    def chunk(self, index: int, chunk: OutputChunk) -> bytes:
+    def chunk(self, index: int, call: Call, chunk: OutputChunk) -> bytes:
         """See Answer."""
+        tail = self._usage_so_far(index, call, chunk)
         if self._logprobs is None:
-            return self._text(index, chunk) + self._after_text
-        return self._choice(index, chunk) + self._goes_on
+            return self._text(index, chunk) + self._after_text + tail
+        return self._choice(index, chunk) + GOES_ON + tail
 
     def finished(self, index: int, call: Call, last: OutputChunk | None) -> bytes:
         """See Answer. The reason stands in the chunk of the last text: clients count chunks as tokens."""
@@ -112,8 +114,16 @@ class ChoicesAnswer:
 
     def _ended(self, choice: bytes, reason: bytes, call: Call) -> bytes:
         """Return the last chunk of a choice, which stands in it up to its log-probabilities."""
+        tail = self._tail if self._counted is None else _with_usage(call, call.usage.output_tokens)
         stop = msgspec.json.encode(_stop_reason(call))
-        return b'%s,"finish_reason":%s,"stop_reason":%s}]%s' % (choice, reason, stop, self._tail)
+        return b'%s,"finish_reason":%s,"stop_reason":%s}]%s' % (choice, reason, stop, tail)
+
+    def _usage_so_far(self, index: int, call: Call, chunk: OutputChunk) -> bytes:
+        """Return the end of an event that is not the last one of its choice."""
+        if self._counted is None:
+            return self._tail
+        self._counted[index] = self._counted.get(index, 0) + chunk.tokens
+        return _with_usage(call, self._counted[index])
 
     def _choice(self, index: int, chunk: OutputChunk) -> bytes:
         """Return a choice up to its log-probabilities."""
@@ -152,6 +162,12 @@ class ChoicesAnswer:
             "total_tokens": prompt_tokens + output_tokens,
             "prompt_tokens_details": {"cached_tokens": sum(usage.cached_tokens for usage in prompts)},
         }
+
+
+def _with_usage(call: Call, output_tokens: int) -> bytes:
+    prompt = call.usage.prompt_tokens
+    used = (prompt, output_tokens, prompt + output_tokens)
+    return b',"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}}\n\n' % used
 
 
 def _stop_reason(call: Call) -> str | None:

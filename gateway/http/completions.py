@@ -35,9 +35,9 @@ FORM = ChoicesFormat(
 class PromptsAnswer(ChoicesAnswer):
     """Writes prompts alone, where `max_tokens` is 0: the one token that each call generates is left out."""
 
-    def chunk(self, index: int, chunk: OutputChunk) -> bytes:
+    def chunk(self, index: int, call: Call, chunk: OutputChunk) -> bytes:
         """See Answer."""
-        return super().chunk(index, _without_output(chunk))
+        return super().chunk(index, call, _without_output(chunk))
 
     def finished(self, index: int, call: Call, last: OutputChunk | None) -> bytes:
         """See Answer."""
@@ -92,7 +92,15 @@ class CompletionRequest(UnsupportedByCompletions, kw_only=True):
         echoed = [prompt for prompt in prompts for _ in range(choices)] if self.echo else []
         logprobs = None if self.logprobs is None else TextLogprobs()
         writer = PromptsAnswer if self._is_only_echo else ChoicesAnswer
-        return writer(FORM, call, choices=choices, includes_usage=self.includes_usage, echoed=echoed, logprobs=logprobs)
+        return writer(
+            FORM,
+            call,
+            choices=choices,
+            includes_usage=self.includes_usage,
+            counts_tokens=self.counts_tokens,
+            echoed=echoed,
+            logprobs=logprobs,
+        )
 
     @property
     def _is_only_echo(self) -> bool:

@@ -34,7 +34,7 @@ class SchemaFormat(msgspec.Struct, tag="json_schema", tag_field="type"):
 class NamedSchema(msgspec.Struct):
     """The named schema of a chat's output; without `schema`, any JSON is valid."""
 
-    schema: Schema = True
+    schema: Schema | None = None
     name: str | None = None
     description: str | None = None
     strict: bool | None = None
@@ -91,7 +91,7 @@ class ConstrainedRequest(OpenAIRequest, kw_only=True):
             case JsonObjectFormat():
                 yield "response_format", common_pb2.SamplingParams(json_object=True)
             case ChatSchemaFormat(json_schema):
-                yield "response_format", of_schema(json_schema.schema)
+                yield "response_format", of_schema(True if json_schema.schema is None else json_schema.schema)
         if self.structured_outputs is not None:
             yield from _of_vllm("structured_outputs.", self.structured_outputs)
         guided = StructuredOutputs(self.guided_json, self.guided_regex, self.guided_choice, self.guided_grammar)

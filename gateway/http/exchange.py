@@ -91,7 +91,7 @@ class Exchange:
         try:
             async for message in driver.messages():
                 if isinstance(message, OutputChunk):
-                    await self._stream.write(self._writer().chunk(index, message))
+                    await self._stream.write(self._writer().chunk(index, call, message))
                 elif isinstance(message, Finished):
                     await self._finish(index, message.last)
         finally:
@@ -124,7 +124,7 @@ class Exchange:
 
     def _call_request(self, asked: ParsedRequest, generation: Generation) -> CallRequest:
         headers = self._request.headers
-        each_token = asked.is_streamed and headers.get(STREAMING) == EACH_TOKEN
+        each_token = asked.is_streamed and (asked.counts_tokens or headers.get(STREAMING) == EACH_TOKEN)
         message = inference_pb2.GenerateRequest(
             model=asked.model,
             prompt=generation.prompt,
@@ -142,7 +142,7 @@ class Exchange:
     def _pass_on(self, index: int, chunk: OutputChunk) -> bool:
         """Keep a chunk, or write it from where it arrived; return False if only the call's task can write it."""
         if self._stream.is_open:
-            self._stream.write_now(self._writer().chunk(index, chunk))
+            self._stream.write_now(self._writer().chunk(index, self._calls[index], chunk))
             return True
         assert self._asked is not None
         if self._asked.is_streamed:

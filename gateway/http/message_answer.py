@@ -32,7 +32,7 @@ class MessageAnswer:
         self._calls = 0
         self._parser = output_parser(call.output_format)
 
-    def chunk(self, index: int, chunk: OutputChunk) -> bytes:
+    def chunk(self, index: int, call: Call, chunk: OutputChunk) -> bytes:
         """See Answer. Text that is not decided yet is not written."""
         return self._opening() + self._events(self._parser.push(chunk.text))
 

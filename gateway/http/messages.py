@@ -75,7 +75,7 @@ class Conversation(UnsupportedByMessages, kw_only=True):
     """The prompt of a request; unknown fields are ignored."""
 
     messages: Annotated[list[MessageBlocks], msgspec.Meta(max_length=MAX_MESSAGES)]
-    model: str = ""
+    model: str | None = None
     system: Content = None
     tools: list[ToolSchema] | None = None
     tool_choice: ToolChoice | None = None
@@ -143,6 +143,11 @@ class MessagesRequest(Conversation, kw_only=True):
     def named_user(self) -> str:
         """See ParsedRequest."""
         return named_by(self.metadata).user
+
+    @property
+    def counts_tokens(self) -> bool:
+        """See ParsedRequest."""
+        return False
 
     @property
     def body_type(self) -> type[msgspec.Struct]:

@@ -17,7 +17,7 @@ class OpenAIRequest(Sampling, kw_only=True):
     Absent fields and null mean the API's default. Unknown fields are ignored.
     """
 
-    model: str = ""
+    model: str | None = None
     stream: bool | None = None
     user: str | None = None
     safety_identifier: str | None = None
@@ -33,6 +33,11 @@ class OpenAIRequest(Sampling, kw_only=True):
     def is_streamed(self) -> bool:
         """See ParsedRequest."""
         return bool(self.stream)
+
+    @property
+    def counts_tokens(self) -> bool:
+        """See ParsedRequest."""
+        return False
 
     @property
     def body_type(self) -> type[msgspec.Struct]:

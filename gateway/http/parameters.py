@@ -68,6 +68,7 @@ class StreamOptions(msgspec.Struct, kw_only=True):
     """The parts of a stream beside its tokens."""
 
     include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None  # of vLLM: each event has the usage so far
 
 
 class Parameters(Unsupported, kw_only=True):
@@ -85,6 +86,11 @@ class Parameters(Unsupported, kw_only=True):
     def includes_usage(self) -> bool:
         """Whether a stream is to end with its usage."""
         return self.stream_options is not None and bool(self.stream_options.include_usage)
+
+    @property
+    def counts_tokens(self) -> bool:
+        """See ParsedRequest. As in vLLM it needs `include_usage`."""
+        return self.includes_usage and bool(self.stream_options and self.stream_options.continuous_usage_stats)
 
     def wishes(self) -> list[Wish]:
         """Return what the body wishes for."""

@@ -15,7 +15,7 @@ from fairlead.output.parser import OutputParser
 from fairlead.parsed_output import output_parser
 from gateway.call import Call
 from gateway.core.coalescer import OutputChunk
-from gateway.http.choices import NOTHING, REASONS, ChoicesAnswer, ChoicesFormat
+from gateway.http.choices import GOES_ON, NOTHING, REASONS, ChoicesAnswer, ChoicesFormat
 from gateway.http.logprobs import Logprobs
 
 TOOL_CALLS = b'"tool_calls"'
@@ -38,24 +38,34 @@ class PartsAnswer(ChoicesAnswer):
         *,
         choices: int,
         includes_usage: bool,
+        counts_tokens: bool,
         echoed: Sequence[str | None] = (),
         logprobs: Logprobs | None = None,
         most_calls: int | None = None,
     ) -> None:
-        super().__init__(form, call, choices=choices, includes_usage=includes_usage, echoed=echoed, logprobs=logprobs)
+        super().__init__(
+            form,
+            call,
+            choices=choices,
+            includes_usage=includes_usage,
+            counts_tokens=counts_tokens,
+            echoed=echoed,
+            logprobs=logprobs,
+        )
         self._new = partial(output_parser, call.output_format)
         self._most_calls = most_calls
         self._parsed: dict[int, _Choice] = {}
         self._ids = partial(call_id, call.request_id)
         self._numbers = count()
 
-    def chunk(self, index: int, chunk: OutputChunk) -> bytes:
+    def chunk(self, index: int, call: Call, chunk: OutputChunk) -> bytes:
         """See Answer. What only text that is not decided yet would be in is not written."""
         choice = self._of(index)
         delta = self._opened(index, choice, chunk, choice.parser.push(chunk.text))
-        if not delta and self._logprobs is None:
+        tail = self._usage_so_far(index, call, chunk)
+        if not delta and self._logprobs is None and self._counted is None:
             return b""
-        return self._delta(index, delta, chunk) + self._goes_on
+        return self._delta(index, delta, chunk) + GOES_ON + tail
 
     def finished(self, index: int, call: Call, last: OutputChunk | None) -> bytes:
         """See Answer."""

@@ -42,13 +42,13 @@ class ResponseAnswer:
         )
         self._events = 0
 
-    def chunk(self, index: int, chunk: OutputChunk) -> bytes:
+    def chunk(self, index: int, call: Call, chunk: OutputChunk) -> bytes:
         """See Answer. Text that is not decided yet is not written."""
         return self._opening() + self._told(self._items.push(chunk.text))
 
     def finished(self, index: int, call: Call, last: OutputChunk | None) -> bytes:
         """See Answer."""
-        output = self._opening() if last is None else self.chunk(index, last)
+        output = self._opening() if last is None else self.chunk(index, call, last)
         return output + self._told(self._items.end(_status(call)))
 
     def closing(self, calls: Sequence[Call]) -> bytes:

@@ -38,6 +38,7 @@ class ResponseToGenerate:
         self.named_user = request.named_user
         self.is_streamed = request.is_streamed
         self.body_type = request.body_type
+        self.counts_tokens = request.counts_tokens
         self._request = request
         self._previous = previous
         self._conversation = conversation

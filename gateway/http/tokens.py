@@ -35,7 +35,7 @@ HARMLESS: dict[str, tuple[Any, ...]] = {
 class TokenizeRequest(UnsupportedByTokenize, kw_only=True):
     """The body of a request for tokens: a prompt, or the messages of a chat; unknown fields are ignored."""
 
-    model: str = ""
+    model: str | None = None
     prompt: str | None = None
     messages: Annotated[list[Message], msgspec.Meta(max_length=MAX_MESSAGES)] | None = None
     add_special_tokens: bool | None = None
@@ -71,7 +71,7 @@ class DetokenizeRequest(msgspec.Struct, kw_only=True):
     """The body of a request for the text of tokens; unknown fields are ignored."""
 
     tokens: list[Natural]
-    model: str = ""
+    model: str | None = None
 
 
 _TOKENIZE = msgspec.json.Decoder(TokenizeRequest)

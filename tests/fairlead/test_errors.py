@@ -28,6 +28,22 @@ def test_an_error_is_built_from_its_outcome(outcome: Outcome) -> None:
         assert error.field == "prompt"
 
 
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        ("sampling.json_schema: the output cannot go on: no token continues it", "sampling.json_schema"),
+        ("prompt.chat.tools[2].parameters: must be JSON", "prompt.chat.tools[2].parameters"),
+        ("prompt: too long", "prompt"),
+        ("the prompt: it is too long", ""),
+        ("sampling is off", ""),
+    ],
+)
+def test_a_field_that_only_the_message_names_is_the_errors_field(message: str, field: str) -> None:
+    error = error_for(Outcome.REJECTED_INVALID, message)
+    assert isinstance(error, InvalidRequest)
+    assert (error.field, error.message) == (field, message)
+
+
 def test_an_error_names_its_request_where_there_was_one() -> None:
     error = error_for(Outcome.REJECTED_QUEUE_FULL, "the queue is full")
     error.request_id = "4f"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.gateway.http.http_client import CHAT, HELLO, HttpClient
+from tests.gateway.http.http_client import CHAT, HELLO, TEXT, HttpClient
 from tests.services import Process
 
 
@@ -56,6 +56,24 @@ def test_each_token_in_an_event_of_its_own(http: HttpClient) -> None:
     assert [len(chunk["delta"]["content"]) for chunk in chunks] == [1] * 12
     assert [chunk["finish_reason"] for chunk in chunks] == [None] * 11 + ["length"]
     assert len(http.post(CHAT, body).events) < 13
+
+
+@pytest.mark.parametrize("path", [CHAT, TEXT])
+def test_each_event_has_the_usage_so_far_where_it_is_asked_for(http: HttpClient, path: str) -> None:
+    asked = {"messages": HELLO} if path == CHAT else {"prompt": ["hi", "hello there"]}
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    body = {**asked, "max_tokens": 5, "stream": True, "ignore_eos": True, "n": 2}
+    *events, last = http.post(path, {**body, "stream_options": options}).events
+    prompts = {event["choices"][0]["index"]: event["usage"]["prompt_tokens"] for event in events}
+    assert len(set(prompts.values())) == (1 if path == CHAT else 2)
+    for index, prompt in prompts.items():
+        own = [event["usage"] for event in events if event["choices"][0]["index"] == index]
+        assert own == [
+            {"prompt_tokens": prompt, "completion_tokens": n, "total_tokens": prompt + n} for n in range(1, 6)
+        ]
+    assert last["usage"]["completion_tokens"] == 5 * len(prompts)
+    alone = http.post(path, {**body, "stream_options": {"continuous_usage_stats": True}}).events
+    assert all("usage" not in event for event in alone), "as in vLLM it belongs to include_usage"
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -1,12 +1,15 @@
 """Errors by the letter of the API: the status, the body, and what tells a client when to try again."""
 
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
 
-from fairlead.errors import ERRORS
+from fairlead.errors import ERRORS, error_for
+from fairlead.outcomes import Outcome
 from gateway.http.decoding import SHOWN
+from gateway.http.dialect import ANTHROPIC, OPENAI, OPENAI_RESPONSES, Dialect
 from gateway.http.errors import STATUSES
 from gateway.http.parameters import Unsupported
 from tests.gateway.http.conftest import serving
@@ -62,6 +65,32 @@ def test_bad_requests_name_the_parameter(
     assert answer.headers["content-type"] == "application/json"
     assert len(answer.headers["x-request-id"]) == 16
     assert ("This model's maximum context length is" in answer.error["message"]) == (code == "context_length_exceeded")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "message", "begins"),
+    [
+        (OPENAI, "sampling.json_schema: the output cannot go on", "response_format: the output"),
+        (OPENAI, "prompt.chat.tools: the output cannot go on", "tools: the output"),
+        (OPENAI_RESPONSES, "sampling.json_schema: the output cannot go on", "text.format: the output"),
+        (ANTHROPIC, "sampling.json_schema: the output cannot go on", "output_config.format: the output"),
+    ],
+)
+def test_an_error_within_an_output_names_the_parameter(dialect: Dialect, message: str, begins: str) -> None:
+    """A worker names the field in the message alone."""
+    error = json.loads(dialect.error_body(error_for(Outcome.REJECTED_INVALID, message), ""))["error"]
+    assert error["message"].startswith(begins)
+    assert error.get("param", begins.partition(":")[0]) == begins.partition(":")[0]
+
+
+@pytest.mark.parametrize("halved", ["\ud83d", "\ude00 \ud83d", "\\\ud83d"])
+def test_half_of_a_character_is_no_error(http: HttpClient, halved: str) -> None:
+    """Agents in JavaScript send one where they have cut the output of a tool."""
+    whole = http.chat(messages=[{"role": "user", "content": f"hello {halved}"}])
+    assert whole.status == 200, whole.body
+    shown = halved.replace("\ud83d", "\ufffd").replace("\ude00", "\ufffd")
+    alike = http.chat(messages=[{"role": "user", "content": f"hello {shown}"}])
+    assert whole.json["usage"]["prompt_tokens"] == alike.json["usage"]["prompt_tokens"]
 
 
 @pytest.mark.parametrize("name", Unsupported.__annotations__)

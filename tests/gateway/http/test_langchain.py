@@ -30,9 +30,9 @@ async def later():
 
 asyncio.run(later())
 
-def refused(model, kind=openai.BadRequestError):
+def refused(text, kind):
     try:
-        model.invoke("hello")
+        chat.invoke(text)
     except kind as error:
         return error
     raise AssertionError("it is answered")
@@ -51,7 +51,7 @@ schema = {
 free = ChatOpenAI(**where, max_tokens=100, seed=1)
 assert 0 <= free.with_structured_output(schema).invoke("hello")["age"] <= 150
 assert chat.bind(logprobs=True, max_tokens=2).invoke("hello").response_metadata["logprobs"]["content"]
-refused(chat.bind(max_tokens=100_000), langchain_core.exceptions.ContextOverflowError)
+refused("x" * 9000, langchain_core.exceptions.ContextOverflowError)
 print("done")
 """
 

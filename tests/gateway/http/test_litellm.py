@@ -39,7 +39,7 @@ def refused(kind, **fields):
         return str(error)
     raise AssertionError(f"{fields} are accepted")
 
-refused(litellm.ContextWindowExceededError, max_tokens=100_000)
+refused(litellm.ContextWindowExceededError, messages=[{"role": "user", "content": "x" * 9000}])
 assert "models served: tiny" in refused(litellm.NotFoundError, model="openai/none")
 assert "temperature" in refused(litellm.BadRequestError, temperature=-1)
 assert litellm.completion(**chat, logprobs=True).choices[0].logprobs.content

@@ -40,6 +40,9 @@ def test_unhealthy_without_a_worker(stack: Stack) -> None:
     assert answer.status == 503
     assert answer.headers["retry-after"] == "1"
     assert answer.headers["retry-after-ms"] == "1000"
+    for path in ("/v1/models", "/v1/models/tiny"):
+        loading = http.get(path)
+        assert (loading.status, loading.error["code"], loading.headers["retry-after"]) == (503, "unavailable", "1")
     refused = http.chat()
     assert refused.status == 503
     assert refused.error["code"] == "unavailable"

@@ -68,7 +68,7 @@ def refused(kind, **fields):
     raise AssertionError(f"{fields} are accepted")
 
 assert refused(openai.NotFoundError, model="none").code == "model_not_found"
-too_long = refused(openai.BadRequestError, max_tokens=100_000)
+too_long = refused(openai.BadRequestError, messages=[{"role": "user", "content": "x" * 9000}])
 assert too_long.code == "context_length_exceeded" and "maximum context length" in too_long.message
 assert refused(openai.BadRequestError, temperature=-1).param == "temperature"
 tools = [{"type": "function", "function": {"name": "f"}}]

@@ -155,7 +155,7 @@ body = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 1}
 cases = [
     (CHAT, 400, b"no JSON"), (CHAT, 400, b"[]"), (CHAT, 400, {}), (CHAT, 400, {"messages": []}),
     (CHAT, 400, body | {"temperature": -1}), (CHAT, 400, body | {"tools": [{}]}), (CHAT, 400, body | {"n": "two"}),
-    (CHAT, 400, body | {"max_tokens": 10**6}), (CHAT, 404, body | {"model": "none"}),
+    (CHAT, 404, body | {"model": "none"}),
     (CHAT, 405, None), ("/v1/models", 405, {}),
     (TEXT, 400, {}), (TEXT, 400, {"prompt": []}), (TEXT, 400, {"prompt": [5], "echo": True}),
     ("/v1/models/none", 404, None), ("/v1/embeddings", 404, {"input": "x"}), ("/nothing", 404, None),

@@ -2,8 +2,10 @@
 
 import json
 import re
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,10 +13,22 @@ import pytest
 from gateway.http.chat_completions import ChatCompletionRequest
 from gateway.http.completions import CompletionRequest
 from gateway.http.conversation_endpoints import ConversationRequest, ConversationUpdate, ItemsRequest
-from gateway.http.messages import MessagesRequest
+from gateway.http.messages import Conversation, MessagesRequest
 from gateway.http.responses_request import ResponsesRequest
+from gateway.http.tokens import DetokenizeRequest, TokenizeRequest
 from tests.gateway.http.clients import run
-from tests.gateway.http.http_client import CHAT, HELLO, HttpClient
+from tests.gateway.http.http_client import (
+    CHAT,
+    CONVERSATIONS,
+    COUNT,
+    DETOKENIZE,
+    HELLO,
+    MESSAGES,
+    RESPONSES,
+    TEXT,
+    TOKENIZE,
+    HttpClient,
+)
 from tests.gateway.http.test_anthropic_client import CLIENT as ANTHROPIC
 from tests.gateway.http.test_openai_client import CLIENT as OPENAI
 
@@ -91,3 +105,60 @@ def test_a_chat_may_echo_what_it_continues(http: HttpClient, stream: bool) -> No
 
     assert texts(echo=True) == ["Well, " + text for text in texts()]
     assert texts(echo=True, messages=HELLO) == texts(messages=HELLO), "only an answer is part of the answer"
+
+
+BODIES: Sequence[type[msgspec.Struct]] = (
+    *(request for _, request in REQUESTS.values()),
+    Conversation,
+    TokenizeRequest,
+    DetokenizeRequest,
+)
+SMALLEST: dict[str, dict[str, object]] = {
+    CHAT: {"messages": HELLO, "max_tokens": 1},
+    TEXT: {"prompt": "hello", "max_tokens": 1},
+    MESSAGES: {"messages": HELLO, "max_tokens": 1},
+    RESPONSES: {"input": "hello", "max_output_tokens": 1},
+    COUNT: {"messages": HELLO},
+    TOKENIZE: {"prompt": "hello"},
+    DETOKENIZE: {"tokens": [104]},
+    CONVERSATIONS: {},
+}
+KNOWN: dict[str, type[msgspec.Struct]] = {
+    CHAT: ChatCompletionRequest,
+    TEXT: CompletionRequest,
+    MESSAGES: MessagesRequest,
+    RESPONSES: ResponsesRequest,
+    COUNT: Conversation,
+    TOKENIZE: TokenizeRequest,
+    DETOKENIZE: DetokenizeRequest,
+    CONVERSATIONS: ConversationRequest,
+}
+
+
+def structs(kinds: Iterable[type[msgspec.Struct]]) -> dict[type[msgspec.Struct], None]:
+    """All types of objects that bodies of these types hold, in the order in which they are found."""
+    found: dict[type[msgspec.Struct], None] = {}
+    waiting: list[Any] = list(msgspec.inspect.multi_type_info(kinds))
+    while waiting:
+        kind = waiting.pop()
+        if isinstance(kind, msgspec.inspect.StructType) and kind.cls not in found:
+            found[kind.cls] = None
+            waiting += [field.type for field in kind.fields]
+        waiting += getattr(kind, "types", ())
+        waiting += [inner for name in ("item_type", "value_type") if (inner := getattr(kind, name, None)) is not None]
+    return found
+
+
+@pytest.mark.parametrize("kind", structs(BODIES), ids=lambda kind: kind.__name__)
+def test_null_is_the_absence_of_an_optional_field(kind: type[msgspec.Struct]) -> None:
+    for field in msgspec.structs.fields(kind):
+        if not field.required:
+            msgspec.convert(None, field.type)
+
+
+@pytest.mark.parametrize("path", SMALLEST)
+def test_a_body_of_nulls_asks_for_nothing(http: HttpClient, path: str) -> None:
+    body = {**dict.fromkeys(KNOWN[path].__struct_fields__), **SMALLEST[path]}
+    answer = http.post(path, {**body, "unheard_of": None})
+    assert answer.status == 200, answer.body
+    assert "x-fairlead-ignored" not in answer.headers
