@@ -6,18 +6,18 @@ import os
 import time
 from collections.abc import Sequence
 
+from fairlead.errors import Unavailable
 from fairlead.rpc.channel import PING_SECONDS
 from fairlead.v1 import throttling_pb2_grpc, traces_pb2_grpc
 from gateway.admission import Admission
-from gateway.call import Call
 from gateway.call_log import CallLog
+from gateway.calls_in_progress import CallsInProgress
 from gateway.config import CUT, GatewayConfig
 from gateway.core.open_call_limiter import OpenCallLimiter
 from gateway.core.response_store import ResponseStore
 from gateway.core.waiting_prompts_limiter import WaitingPromptsLimiter
-from gateway.driver import CallDriver, Front
 from gateway.http.application import HttpApplication
-from gateway.http.server import HttpServer
+from gateway.http.server import FAREWELL_SECONDS, HttpServer
 from gateway.metrics import CallMetrics, PlacementMetrics, StateMetrics, ThrottlingMetrics
 from gateway.operators import ThrottlingService, TracesService
 from gateway.page.admin_channels import AdminChannels
@@ -83,12 +83,13 @@ class Gateway:
             cache_scope=CACHE_SCOPES[config.cache_scope],
             cuts_max_tokens=config.excess_max_tokens == CUT,
         )
+        self._calls = CallsInProgress(self._cluster, self._call_log, config.reader_seconds)
         self._server = self._make_server()
         api = HttpApplication(
             self._cluster.members,
             self._admission,
             Tokenization(self._cluster, self._admission.identify, open_calls, waiting_prompts),
-            self._drive,
+            self._calls.drive,
             self._server.bodies,
             self._responses,
         )
@@ -100,9 +101,7 @@ class Gateway:
         """Register what the gRPC listener serves."""
         config = self._config
         operators = (config.admin_secret,) if config.admin_secret else (config.secret, config.accepted_secret)
-        service = InferenceService(
-            self._cluster, self._admission, self._call_log, self._server.bodies, config.reader_seconds
-        )
+        service = InferenceService(self._cluster, self._admission, self._calls, self._server.bodies)
         self._server.add(add_inference_to_server, service, "fairlead.v1.Inference")
         traces = TracesService(self._traces)
         self._server.add(traces_pb2_grpc.add_TracesServicer_to_server, traces, "fairlead.v1.Traces", *operators)
@@ -149,14 +148,23 @@ class Gateway:
                 )
             ]
             await stop.wait()
-            log.info("draining")
-            await self._server.set_ready(False)
-            grace = self._config.drain_seconds
-            await asyncio.gather(self._server.stop(grace), *(listener.stop(grace) for listener in self._listeners))
+            await self._drain()
             for task in background:
                 task.cancel()
         await self._cluster.close()
         await asyncio.gather(asyncio.to_thread(self._traces.shutdown), self._metrics.shutdown())
+
+    async def _drain(self) -> None:
+        """Let open calls finish for at most `drain_seconds`; end the others, and tell their callers."""
+        log.info("draining")
+        await self._server.set_ready(False)
+        grace = self._config.drain_seconds
+        unavailable = Unavailable(f"the gateway stops, and the call did not finish within {grace:g} s; repeat it")
+        ending = asyncio.get_running_loop().call_later(grace, self._calls.end, unavailable)
+        await asyncio.gather(
+            self._server.stop(grace + FAREWELL_SECONDS), *(listener.stop(grace) for listener in self._listeners)
+        )
+        ending.cancel()
 
     @property
     def _listeners(self) -> list[HttpServer | Page]:
@@ -206,9 +214,6 @@ class Gateway:
             reader_seconds=config.reader_seconds,
             controls=config.page_controls,
         )
-
-    def _drive(self, front: Front, call: Call) -> CallDriver:
-        return CallDriver(front, self._cluster, self._call_log, call, self._config.reader_seconds)
 
     async def _report_readiness(self) -> None:
         """Report ready while there is a member; members stay while no scheduler is reachable."""

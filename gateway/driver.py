@@ -5,7 +5,6 @@ import logging
 import math
 import time
 from collections.abc import AsyncIterator
-from typing import Protocol
 
 from fairlead.errors import FairleadError, Internal
 from fairlead.outcomes import FinishReason, Outcome
@@ -17,6 +16,7 @@ from gateway.core import call_commands as commands
 from gateway.core import call_events as events
 from gateway.core.call import CallMachine
 from gateway.core.coalescer import OutputChunk
+from gateway.front import Front
 from gateway.prepared_request import AdmittedRequest, PreparedRequest
 from gateway.upstream.attempt import Attempt, Event, LastTokens, WorkerLost
 from gateway.upstream.cluster import Cluster, Placement
@@ -26,25 +26,6 @@ log = logging.getLogger(__name__)
 MIN_TIMEOUT = 0.001  # seconds; 0 on the wire means no timeout
 Question = commands.Decide | commands.Encode | commands.Place
 WRITTEN = events.Written()
-
-
-class Front(Protocol):
-    """One caller, independent of its protocol. The last two methods are called at most once, at the end of the call."""
-
-    async def admit(self, call: Call) -> AdmittedRequest:
-        """Admit the call and return its request; raise the FairleadError that refuses it."""
-
-    async def encode(self, admitted: AdmittedRequest, call: Call) -> PreparedRequest:
-        """Return the request with its prompt tokenized; raise FairleadError."""
-
-    def write(self, message: commands.Message) -> bool:
-        """Write `message` now and return True, or return False: then `messages` yields it. It yields every Finished."""
-
-    def refuse(self, error: FairleadError) -> None:
-        """Set the error with which the call ends once `messages` is exhausted."""
-
-    def hang_up(self, error: FairleadError) -> None:
-        """End the call with `error` although the caller has not taken the last message."""
 
 
 class CallDriver:
@@ -91,6 +72,10 @@ class CallDriver:
         self._tell(events.CallerCancelled())
         if self._timer is not None:
             self._timer.cancel()
+
+    def fail(self, error: FairleadError) -> None:
+        """End the call with `error`, unless it has ended."""
+        self._tell(events.Failed(error))
 
     def _tell(self, event: events.Event) -> None:
         """Make one step. An error in it is a defect of the gateway; it ends only this call."""

@@ -10,8 +10,8 @@ from fairlead.rpc.status import request_id_metadata, to_status
 from fairlead.v1 import inference_pb2
 from gateway.admission import Admission, Request
 from gateway.call import new_call
-from gateway.call_log import CallLog, note_refusal
-from gateway.driver import CallDriver
+from gateway.call_log import note_refusal
+from gateway.calls_in_progress import CallsInProgress
 from gateway.grpc_front import GrpcFront, shown
 from gateway.responses import responses
 from gateway.upstream.cluster import Cluster
@@ -27,15 +27,13 @@ class InferenceService:
         self,
         cluster: Cluster,
         admission: Admission,
-        call_log: CallLog,
+        calls: CallsInProgress,
         bodies: MessageBodyLimiter,
-        reader_seconds: float,
     ) -> None:
         self._cluster = cluster
         self._admission = admission
-        self._call_log = call_log
+        self._calls = calls
         self._bodies = bodies
-        self._reader_seconds = reader_seconds
 
     async def Generate(self, _messages: object, context: grpc.aio.ServicerContext) -> None:
         """See inference.proto. A generator would be closed only when it is collected; a task is cancelled at once."""
@@ -46,7 +44,7 @@ class InferenceService:
         context.set_trailing_metadata(request_id_metadata(call.request_id))
         receive = self._request(context, inference_pb2.GenerateRequest.FromString)
         front = GrpcFront(context, self._admission, receive, call.request_id)
-        driver = CallDriver(front, self._cluster, self._call_log, call, self._reader_seconds)
+        driver = self._calls.drive(front, call)
         try:
             async for message in driver.messages():
                 for response in responses(message, call):

@@ -6,17 +6,20 @@ import urllib.parse
 import httptools
 from uvicorn._types import ASGI3Application
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from fairlead.errors import InvalidRequest
+from fairlead.errors import FairleadError, InvalidRequest, Unavailable
 from gateway.http.cycle import HTTP_1_0, HttpCycle
-from gateway.http.dialect import OPENAI
+from gateway.http.errors import HeadTooLarge, RequestTimeout
 from gateway.http.gathering_transport import GatheringTransport
+from gateway.http.head import MAX_HEAD, check_head, check_size, without_upgrade
+from gateway.http.reader_limit import ReaderLimit
+from gateway.http.refusal import refusal
 
-MAX_HEAD = 64 * 1024  # bytes: request line and headers, or trailers
 MAX_CONNECTIONS = 8192
 MAX_PIPELINED = 64  # requests of a connection that wait for the one before them
+REUSE_SECONDS = 1  # of an idle connection at a server that stops: a request may be on its way
 
 
 class HttpConnection(HttpToolsProtocol):
@@ -26,17 +29,20 @@ class HttpConnection(HttpToolsProtocol):
     an end nor a part of a body. Of a request that is refused before it has arrived the rest is thrown away as it comes.
 
     A connection ends when its caller sends many requests at once, and when the caller reads nothing for
-    `reader_seconds` of what waits to be sent.
+    `reader_seconds` of what waits to be sent. The last answer of a connection says that it is the last.
     """
 
     def __init__(self, config: Config, state: ServerState, seconds: float, reader_seconds: float) -> None:
         super().__init__(config, state, {})
         self._seconds = seconds
         self._reader_seconds = reader_seconds
-        self._head = 0  # bytes
+        self.url = b""  # of the request that is parsed
+        self._head = 0  # bytes of a head that has not ended
+        self._has_head = False  # the head of the request that is parsed has ended: further fields are trailers
         self._limit: asyncio.TimerHandle | None = None
-        self._reader_limit: asyncio.TimerHandle | None = None
         self._answering: HttpCycle | None = None  # `cycle` is the last request, which may wait for this one
+        self._refusal: FairleadError | None = None  # the last answer; nothing more is read
+        self._is_draining = False
         self.lost: asyncio.Future[None] = self.loop.create_future()  # done when the connection is gone
 
     @property
@@ -54,13 +60,39 @@ class HttpConnection(HttpToolsProtocol):
         assert self._answering is not None
         self.transport.write(self._answering.framed(data))
 
+    def break_off(self, data: bytes) -> None:
+        """End an answer whose head is written with `data`, and the connection, though its caller reads slowly."""
+        if self._answering is not None and not self.transport.is_closing():
+            self._answering.keep_alive = False
+            self._answering.write_body(data, has_more=False)
+
     def abort(self) -> None:
         """Break the connection."""
         self.transport.abort()
 
+    def drain(self) -> None:
+        """Serve what has been asked, and a request that may be on its way; the next answer that begins is the last."""
+        self._is_draining = True
+        self.timeout_keep_alive = REUSE_SECONDS
+        if self._is_idle and not self.transport.is_closing():
+            self._unset_keepalive_if_required()
+            self.timeout_keep_alive_task = self.loop.call_later(REUSE_SECONDS, self.timeout_keep_alive_handler)
+
+    def end(self, error: Unavailable) -> None:
+        """Refuse with `error` what has not been answered yet, and close an idle connection."""
+        cycle = self._answering
+        if cycle is not None and not cycle.response_complete:
+            if not cycle.response_started:
+                cycle.refuse(error)
+        elif self._is_idle:
+            self.transport.close()
+        else:
+            self._refuse(error)
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See asyncio.Protocol."""
         super().connection_made(GatheringTransport(transport, self.loop))
+        self._reader_limit = ReaderLimit(self.transport, self.loop, self._reader_seconds)
         if len(self.connections) > MAX_CONNECTIONS:
             self.abort()
         self._await_head()
@@ -68,55 +100,68 @@ class HttpConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self._stop_waiting()
-        self._stop_awaiting_reader()
+        self._reader_limit.stop()
         self.lost.set_result(None)
         if self._answering is not None:
             self._answering.disconnected = True
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
-        self._unset_keepalive_if_required()
-        self._head += len(data)
-        try:
-            self._parse(data)
-        except httptools.HttpParserError:
-            self._refuse(b"400 Bad Request", "the request is not valid HTTP")
-        if self._head > MAX_HEAD and not self.transport.is_closing():
-            self._refuse(b"431 Request Header Fields Too Large", f"headers have at most {MAX_HEAD} bytes")
+        """See asyncio.Protocol. In pieces: a head that comes at once may not be larger than another one."""
+        for begin in range(0, len(data), MAX_HEAD):
+            if self._refusal is not None or self.transport.is_closing():
+                return
+            if self._limit is None and not self._is_answering:
+                self._await_head()
+            self._unset_keepalive_if_required()
+            self._receive(data[begin : begin + MAX_HEAD])
 
     def pause_writing(self) -> None:
         """See asyncio.Protocol."""
         super().pause_writing()
-        self._await_reader()
+        self._reader_limit.start()
 
     def resume_writing(self) -> None:
         """See asyncio.Protocol."""
         super().resume_writing()
         if not self.transport.is_closing():
-            self._stop_awaiting_reader()
+            self._reader_limit.stop()
 
     def on_message_begin(self) -> None:
-        """See httptools; raises ValueError, with which the parser ends the connection."""
+        """See httptools; raises InvalidRequest."""
         if len(self.pipeline) >= MAX_PIPELINED:
-            raise ValueError(f"at most {MAX_PIPELINED} requests may wait for the one before them")
+            raise InvalidRequest(f"at most {MAX_PIPELINED} requests may wait for the one before them")
         super().on_message_begin()
+        self._has_head = False
         self.scope["state"].update(connection=self)
         self._await_head()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """See httptools. Trailers are ignored: a proxy may have checked the headers alone."""
+        if not self._has_head:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
-        """See httptools. A request with an Upgrade is begun by its second parsing, without it."""
-        self._head = 0
+        """See httptools; raises HeadTooLarge and InvalidRequest.
+
+        A request with an Upgrade is begun by its second parsing, without it.
+        """
+        self._head, self._has_head = 0, True
         self._stop_waiting()
         if self._is_upgrade:
             return
-        is_waiting = self.cycle is not None and not self.cycle.response_complete
-        self.cycle = self._new_cycle()
+        check_head(self.url, self.parser.get_http_version(), self.headers)
+        cycle, is_waiting = self._new_cycle(), self._is_answering
+        self.cycle = cycle
         if is_waiting:
             self.flow.pause_reading()
-            self.pipeline.appendleft((self.cycle, self.app))
+            self.pipeline.appendleft((cycle, self.app))
         else:
-            self._start_asgi_task(self.cycle, self.app)
+            self._start_asgi_task(cycle, self.app)
+
+    def on_chunk_complete(self) -> None:
+        """See httptools."""
+        self._head = 0
 
     def on_body(self, body: bytes) -> None:
         """See httptools."""
@@ -134,14 +179,16 @@ class HttpConnection(HttpToolsProtocol):
         """See uvicorn: an answer is written."""
         super().on_response_complete()
         if self.transport.is_closing():
-            self._await_reader()
+            self._reader_limit.start()
+        elif self._refusal is not None and not self._is_answering:
+            self._refuse(self._refusal)
         elif self.cycle.more_body:
             self._await_head()
 
     def timeout_keep_alive_handler(self) -> None:
         """See uvicorn: the connection is idle."""
         super().timeout_keep_alive_handler()
-        self._await_reader()
+        self._reader_limit.start()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         assert isinstance(cycle, HttpCycle)
@@ -149,9 +196,30 @@ class HttpConnection(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     @property
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether nothing is asked, and no part of a request has come."""
+        return not self._is_answering and not self._head and (self.cycle is None or not self.cycle.more_body)
+
+    @property
     def _is_upgrade(self) -> bool:
         """Whether the request that is parsed asks for another protocol; CONNECT counts as none, and is refused."""
         return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+
+    def _receive(self, data: bytes) -> None:
+        self._head += len(data)
+        try:
+            self._parse(data)
+            check_size(self._head)
+        except httptools.HttpParserError as error:
+            cause = error.__context__
+            fault = cause if isinstance(cause, InvalidRequest) else InvalidRequest("the request is not valid HTTP")
+            self._refuse(fault)
+        except HeadTooLarge as error:
+            self._refuse(error)
 
     def _parse(self, data: bytes) -> None:
         while data:
@@ -159,18 +227,11 @@ class HttpConnection(HttpToolsProtocol):
                 self.parser.feed_data(data)
                 return
             except httptools.HttpParserUpgrade as upgrade:
-                data = self._head_without_upgrade() + data[upgrade.args[0] :]
+                # The parser stops after a head with an Upgrade, and takes what follows for the other protocol.
+                method, version = self.parser.get_method(), self.parser.get_http_version()
+                data = without_upgrade(method, self.url, version, self.headers) + data[upgrade.args[0] :]
                 self.parser = httptools.HttpRequestParser(self)
                 self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's first
-
-    def _head_without_upgrade(self) -> bytes:
-        """Return the head that was parsed last as if it had no Upgrade, which may be ignored (RFC 9110, 7.8).
-
-        The parser stops after a head with an Upgrade, and takes what follows for the other protocol.
-        """
-        line = b"%b %b HTTP/%b\r\n" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
-        fields = [b"%b: %b\r\n" % header for header in self.headers if header[0] != b"upgrade"]
-        return b"".join([line, *fields, b"\r\n"])
 
     def _new_cycle(self) -> HttpCycle:
         """Complete the scope of the request whose head has arrived; raises HttpParserInvalidURLError."""
@@ -182,6 +243,7 @@ class HttpConnection(HttpToolsProtocol):
         self.scope["raw_path"] = raw_path
         self.scope["query_string"] = url.query or b""
         return HttpCycle(
+            is_last=self._is_last,
             scope=self.scope,
             transport=self.transport,
             flow=self.flow,
@@ -195,6 +257,9 @@ class HttpConnection(HttpToolsProtocol):
             on_response=self.on_response_complete,
         )
 
+    def _is_last(self) -> bool:
+        return self._is_draining and not self.pipeline and self._refusal is None
+
     def _await_head(self) -> None:
         self._stop_waiting()
         self._limit = self.loop.call_later(self._seconds, self._give_up)
@@ -206,32 +271,24 @@ class HttpConnection(HttpToolsProtocol):
 
     def _give_up(self) -> None:
         self._limit = None
-        self._refuse(b"408 Request Timeout", f"the request did not arrive within {self._seconds:g} s")
+        self._refuse(RequestTimeout(f"the request did not arrive within {self._seconds:g} s"))
 
-    def _await_reader(self) -> None:
-        """Abort unless some of what waits to be sent is read in time; called when no more is written for now."""
-        self._stop_awaiting_reader()
-        unread = self.transport.get_write_buffer_size()
-        self._reader_limit = self.loop.call_later(self._reader_seconds, self._check_reader, unread)
-
-    def _stop_awaiting_reader(self) -> None:
-        if self._reader_limit is not None:
-            self._reader_limit.cancel()
-            self._reader_limit = None
-
-    def _check_reader(self, unread: int) -> None:
-        if self.transport.get_write_buffer_size() < unread:
-            self._await_reader()
-        else:
-            self.abort()
-
-    def _refuse(self, status: bytes, message: str) -> None:
-        """End the connection; with an answer, unless it would stand in the middle of another one."""
-        if self.cycle is not None:
-            self.abort()
+    def _refuse(self, error: FairleadError) -> None:
+        """Read nothing more; answer with `error` after what is being answered, and end the connection."""
+        self._refusal = error
+        self._stop_waiting()
+        cycle = self.cycle
+        if self._is_answering:
+            if cycle.more_body:
+                assert isinstance(cycle, HttpCycle)
+                cycle.end_body(error)
             return
-        body = OPENAI.error_body(InvalidRequest(message), "")
-        head = b"HTTP/1.1 %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n" % (status, len(body))
-        self.transport.write(head + b"connection: close\r\n\r\n" + body)
+        if cycle is None or not cycle.more_body:  # otherwise it is the rest of a body that nobody wants
+            self._write_refusal(error)
         self.transport.close()
-        self._await_reader()
+        self._reader_limit.start()
+
+    def _write_refusal(self, error: FairleadError) -> None:
+        answer = refusal(error, self.url.decode("latin-1").partition("?")[0])
+        fields = [b"%b: %b\r\n" % header for header in [*answer.headers, (b"connection", b"close")]]
+        self.transport.write(b"".join([STATUS_LINE[answer.status], *fields, b"\r\n", answer.body]))

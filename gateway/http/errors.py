@@ -36,6 +36,14 @@ class BodyTooLarge(InvalidRequest):
     """The body has more bytes than a request may have."""
 
 
+class HeadTooLarge(InvalidRequest):
+    """The head of the request, its trailers or the head of a chunk has more bytes than it may have."""
+
+
+class RequestTimeout(InvalidRequest):
+    """The request has not arrived in time."""
+
+
 class PreviousResponseNotFound(InvalidRequest):
     """The request continues a response that is not stored, or belongs to somebody else."""
 
@@ -76,7 +84,9 @@ STATUSES: dict[type[FairleadError], Status] = {
     UnknownModel: Status(404, INVALID, "model_not_found"),
     UnknownEndpoint: Status(404, INVALID, "unknown_endpoint"),
     MethodNotAllowed: Status(405, INVALID, "method_not_allowed"),
+    RequestTimeout: Status(408, INVALID, "request_timeout"),
     BodyTooLarge: Status(413, INVALID, "request_too_large"),
+    HeadTooLarge: Status(431, INVALID, "headers_too_large"),
     ThrottledUser: Status(429, RATE_LIMIT, "throttled_user"),
     ThrottledApp: Status(429, RATE_LIMIT, "throttled_app"),
     ThrottledTenant: Status(429, RATE_LIMIT, "throttled_tenant"),

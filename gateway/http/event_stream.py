@@ -54,6 +54,16 @@ class EventStream:
             await self._begin()
         await self._send({"type": "http.response.body", "body": data, "more_body": False})
 
+    def break_off(self, data: bytes) -> None:
+        """Send the last events and end the connection, or break it if the answer has not begun.
+
+        The network has not taken what was sent before.
+        """
+        if self._has_begun:
+            self._connection.break_off(data)
+        else:
+            self._connection.abort()
+
     async def _begin(self) -> None:
         await self._request.begin(200, [*HEADERS, *self._headers()])
         self._has_begun = True

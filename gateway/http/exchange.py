@@ -6,13 +6,14 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
-from fairlead.errors import FairleadError, InvalidRequest
+from fairlead.errors import Cancelled, FairleadError, InvalidRequest
 from fairlead.v1 import inference_pb2
 from gateway.admission import Admission, Receive
 from gateway.call import Call, new_call
 from gateway.core.call_commands import Finished
 from gateway.core.coalescer import OutputChunk, joined
-from gateway.driver import CallDriver, Front
+from gateway.driver import CallDriver
+from gateway.front import Front
 from gateway.http.api import Answer, Api, Generation, ParsedRequest
 from gateway.http.asgi import Headers
 from gateway.http.event_stream import EventStream
@@ -83,9 +84,7 @@ class Exchange:
         call, credentials = self._calls[index], self._credentials
         if index and not credentials.request_id:  # so that the answer's id leads to all its calls in logs
             credentials = replace(credentials, request_id=self._calls[0].request_id)
-        front = HttpFront(
-            self._admission, receive, credentials, partial(self._pass_on, index), self._request.connection.abort
-        )
+        front = HttpFront(self._admission, receive, credentials, partial(self._pass_on, index), self._break_off)
         driver = self._drive(front, call)
         self._drivers.append(driver)
         try:
@@ -149,6 +148,13 @@ class Exchange:
             return False
         self._outputs[index].append(chunk)
         return True
+
+    def _break_off(self, error: FairleadError) -> None:
+        """End the answer of a caller that reads slowly, or break the connection of one that reads nothing."""
+        if isinstance(error, Cancelled):
+            self._request.connection.abort()
+        else:
+            self._stream.break_off(self._writer().error(error))
 
     async def _finish(self, index: int, last: OutputChunk | None) -> None:
         assert self._asked is not None

@@ -13,7 +13,7 @@ from gateway.request import CallRequest
 
 
 class HttpFront:
-    """The caller of one call; `pass_on` writes a chunk or returns False, and `abort` breaks the caller's connection."""
+    """The caller of one call; `pass_on` writes a chunk or returns False, `break_off` ends the answer as it is."""
 
     def __init__(
         self,
@@ -21,14 +21,14 @@ class HttpFront:
         receive: Receive[CallRequest],
         credentials: Credentials,
         pass_on: Callable[[OutputChunk], bool],
-        abort: Callable[[], None],
+        break_off: Callable[[FairleadError], None],
     ) -> None:
         self.error: FairleadError | None = None  # with which the call is to end
         self._admission = admission
         self._receive = receive
         self._credentials = credentials
         self._pass_on = pass_on
-        self._abort = abort
+        self._break_off = break_off
 
     async def admit(self, call: Call) -> AdmittedRequest:
         """See Front."""
@@ -55,4 +55,4 @@ class HttpFront:
     def hang_up(self, error: FairleadError) -> None:
         """See Front."""
         self.error = error
-        self._abort()
+        self._break_off(error)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from fairlead.errors import Unavailable
 from gateway.http.asgi import Receive, Scope, Send
 from gateway.http.connection import HttpConnection
 from serving.config import ConfigError
@@ -15,6 +16,7 @@ from serving.rpc.address import listening_hosts
 
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 KEEP_ALIVE_SECONDS = 75  # of an idle connection: longer than proxies keep theirs
+FAREWELL_SECONDS = 1.0
 BACKLOG = 2048
 
 
@@ -69,19 +71,35 @@ class HttpServer:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self, grace: float) -> None:
-        """Stop accepting at once; break off what still runs after `grace` seconds."""
+        """Stop accepting at once, and let what is asked be answered for `grace` seconds.
+
+        The calls that still run are ended by then, and their callers have FAREWELL_SECONDS to be told. The requests
+        that are not answered after that are refused, with as much time.
+        """
         if self._server is None:
             return
         self._server.close()
-        for connection in list(self._state.connections):
-            connection.shutdown()
-        tasks = list(self._state.tasks)
-        if tasks:
-            await asyncio.wait(tasks, timeout=grace)
-        for connection in list(self._state.connections):
-            connection.transport.abort()
+        for connection in self._connections:
+            connection.drain()
+        await self._all_lost(grace + FAREWELL_SECONDS)
+        for connection in self._connections:
+            connection.end(Unavailable("the gateway stops; repeat the request"))
+        await self._all_lost(FAREWELL_SECONDS)
+        for connection in self._connections:
+            connection.abort()
         if left := list(self._state.tasks):
+            for task in left:
+                task.cancel()
             await asyncio.wait(left)
+
+    @property
+    def _connections(self) -> list[HttpConnection]:
+        return [connection for connection in self._state.connections if isinstance(connection, HttpConnection)]
+
+    async def _all_lost(self, seconds: float) -> None:
+        """Return once every connection is gone, or after `seconds`."""
+        if lost := [connection.lost for connection in self._connections]:
+            await asyncio.wait(lost, timeout=seconds)
 
     def _connection(self) -> HttpConnection:
         return HttpConnection(self._config, self._state, self._seconds, self._reader_seconds)

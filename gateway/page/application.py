@@ -15,7 +15,7 @@ from gateway.http.request import JSON, HttpRequest
 from gateway.http.server import Application
 from gateway.page.access import PageAccess
 from gateway.page.calls import calls_named, calls_of
-from gateway.page.collector import Collector, TooManyViewers, Viewer
+from gateway.page.collector import Collector, NoPlace, Viewer
 from gateway.page.controls import NoControls, press
 from gateway.page.files import PageFile, page_files
 from serving.rpc.message_body_limiter import MessageBodyLimiter
@@ -131,7 +131,7 @@ class PageApplication:
         try:
             with self._collector.viewing() as viewer:
                 await self._stream(request, viewer)
-        except TooManyViewers as error:
+        except NoPlace as error:
             await _refuse(request, 503, str(error))
 
     async def _stream(self, request: HttpRequest, viewer: Viewer) -> None:

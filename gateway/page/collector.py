@@ -48,8 +48,8 @@ class Viewer:
         self._events.put_nowait(None)
 
 
-class TooManyViewers(Exception):
-    """The page is open MOST_VIEWERS times already."""
+class NoPlace(Exception):
+    """No further viewer can be served; the message says why."""
 
 
 class Collector:
@@ -72,6 +72,7 @@ class Collector:
         self._linger = linger
         self._state: Document = {}
         self._viewers: set[Viewer] = set()
+        self._is_closed = False
         self._arrived = asyncio.Event()
 
     async def run(self, rest: Callable[[], Awaitable[None]]) -> None:
@@ -91,9 +92,11 @@ class Collector:
 
     @contextlib.contextmanager
     def viewing(self) -> Iterator[Viewer]:
-        """Return a new viewer, which receives the whole state and from then on patches; raise TooManyViewers."""
+        """Return a new viewer, which receives the whole state and from then on patches; raise NoPlace."""
         if len(self._viewers) >= MOST_VIEWERS:
-            raise TooManyViewers(f"at most {MOST_VIEWERS} pages can be open")
+            raise NoPlace(f"at most {MOST_VIEWERS} pages can be open")
+        if self._is_closed:
+            raise NoPlace("the gateway stops")
         viewer = Viewer()
         if self._state:
             viewer.send(self._whole())
@@ -105,7 +108,8 @@ class Collector:
             self._viewers.discard(viewer)
 
     def close(self) -> None:
-        """End all viewers, so that their connections do not delay the end of the process."""
+        """End all viewers and refuse further ones, so that no connection delays the end of the process."""
+        self._is_closed = True
         for viewer in self._viewers:
             viewer.end()
         self._viewers.clear()

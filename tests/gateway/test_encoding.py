@@ -14,6 +14,7 @@ from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc, scheduler
 from gateway.admission import Admission
 from gateway.call import Call
 from gateway.call_log import CallLog
+from gateway.calls_in_progress import CallsInProgress
 from gateway.core.open_call_limiter import OpenCallLimiter
 from gateway.core.waiting_prompts_limiter import WaitingPromptsLimiter
 from gateway.credentials import Credentials
@@ -178,7 +179,7 @@ async def test_a_refused_request_is_forgotten_at_once(admission: Admission) -> N
     server = Server("127.0.0.1:0")
     server.add(
         add_inference_to_server,
-        InferenceService(cluster, admission, journal, server.bodies, 60.0),
+        InferenceService(cluster, admission, CallsInProgress(cluster, journal, 60.0), server.bodies),
         "fairlead.v1.Inference",
     )
     await server.start()

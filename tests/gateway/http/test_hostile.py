@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.http.connection import MAX_HEAD
+from gateway.http.head import MAX_HEAD
 from serving.rpc.channel import MAX_REQUEST_BYTES
 from tests.gateway.http.http_client import CHAT, TEXT, HttpClient
 from tests.services import Process, eventually
@@ -108,6 +108,10 @@ def test_a_body_that_is_too_large_is_not_read(shared: tuple[Process, HttpClient]
         POST + b"content-length: 2\r\ncontent-length: 4\r\n\r\n{}",
         POST + b"content-length: -1\r\n\r\n",
         POST + b"transfer-encoding: xchunked\r\n\r\n{}",
+        POST + b"transfer-encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        b"GET /health HTTP/1.1\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nhost: a\r\nhost: a\r\n\r\n",
+        b"GET /health HTTP/2.0\r\nhost: a\r\n\r\n",
         POST + b" folded: x\r\n\r\n",
         POST + b"na\x00me: x\r\n\r\n",
         CHUNKED + b"zz\r\n",
@@ -116,9 +120,45 @@ def test_a_body_that_is_too_large_is_not_read(shared: tuple[Process, HttpClient]
 )
 def test_what_is_not_http(http: HttpClient, request_bytes: bytes) -> None:
     answer = answer_to(http, [request_bytes])
-    assert answer == b"" or answer.startswith(b"HTTP/1.1 4"), answer
+    assert answer.startswith(b"HTTP/1.1 400"), answer
+    assert b"connection: close" in answer
     assert answer.count(b"HTTP/1.1 ") <= 1, "nothing behind it is taken for a request"
     assert http.chat().status == 200
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        POST + b"x: " + b"y" * 70_000 + b"\r\ncontent-length: 2\r\n\r\n{}",
+        POST + b"x: y\r\n" * 10_000 + b"\r\n",
+        POST + b"x: " + b"y" * MAX_HEAD + b"\r\n\r\n",
+        b"GET /" + b"y" * 70_000 + b" HTTP/1.1\r\nhost: x\r\n\r\n",
+        CHUNKED + b"2;" + b"y" * 100_000 + b"\r\n{}\r\n0\r\n\r\n",
+        CHUNKED + b"2\r\n{}\r\n0\r\nx: " + b"y" * 100_000 + b"\r\n\r\n",
+    ],
+    ids=["a header", "headers", "just above", "a path", "an extension", "a trailer"],
+)
+def test_a_head_that_is_too_large_in_one_piece(http: HttpClient, request_bytes: bytes) -> None:
+    answer = answer_to(http, [request_bytes])
+    assert answer.startswith(b"HTTP/1.1 431"), answer
+    assert b"connection: close" in answer
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
+def test_a_broken_request_behind_another_one_is_refused_after_it(http: HttpClient) -> None:
+    body = b'{"messages": [{"role": "user", "content": "x"}], "max_tokens": 1}'
+    answer = answer_to(http, [POST + b"content-length: %d\r\n\r\n" % len(body) + body + b"garbage\r\n\r\n"])
+    whole, _, refusal = answer.partition(b"HTTP/1.1 400")
+    assert whole.startswith(b"HTTP/1.1 200 OK")
+    assert b"connection: close" not in whole
+    assert b"connection: close" in refusal
+
+
+def test_trailers_are_no_headers(http_with_keys: HttpClient) -> None:
+    """A proxy that checks the headers does not look at them."""
+    trailers = b"0\r\nauthorization: Bearer plain\r\n\r\n"
+    answer = answer_to(http_with_keys, [CHUNKED + b"2\r\n{}\r\n" + trailers + LAST])
+    assert answer.startswith(b"HTTP/1.1 401")
 
 
 def test_names_and_values_that_are_not_text(http: HttpClient) -> None:

@@ -24,6 +24,9 @@ class Wire(asyncio.Transport):
     def is_closing(self) -> bool:
         return any(event in (b"<closed>", b"<aborted>") for event in self.events)
 
+    def can_write_eof(self) -> bool:
+        return False
+
     def get_write_buffer_size(self) -> int:
         return 0
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.page.collector import MOST_BEHIND, MOST_VIEWERS, Collector, TooManyViewers, Viewer
+from gateway.page.collector import MOST_BEHIND, MOST_VIEWERS, Collector, NoPlace, Viewer
 from tests.gateway.merge_patches import apply
 
 
@@ -106,7 +106,7 @@ async def test_the_number_of_viewers_has_a_limit() -> None:
                 viewers.enter_context(collector.viewing())
             yield
 
-    with many(), pytest.raises(TooManyViewers, match=f"at most {MOST_VIEWERS}"), collector.viewing():
+    with many(), pytest.raises(NoPlace, match=f"at most {MOST_VIEWERS}"), collector.viewing():
         pass
     with collector.viewing():
         pass

@@ -1,0 +1,36 @@
+"""The head of a request: request line and headers, as the parser has read them."""
+
+from collections.abc import Sequence
+
+from fairlead.errors import InvalidRequest
+from gateway.http.cycle import HTTP_1_0
+from gateway.http.errors import HeadTooLarge
+
+MAX_HEAD = 16 * 1024  # bytes: request line and headers, or trailers, or the head of a chunk
+VERSIONS = (HTTP_1_0, "1.1")
+Fields = Sequence[tuple[bytes, bytes]]
+
+
+def check_head(url: bytes, version: str, fields: Fields) -> None:
+    """Raise InvalidRequest for a head that proxies and servers could read differently, and HeadTooLarge."""
+    check_size(len(url) + sum(len(name) + len(value) for name, value in fields))
+    if version not in VERSIONS:
+        raise InvalidRequest(f"the version of HTTP must be 1.1 or 1.0, got {version}")
+    hosts = sum(name == b"host" for name, _ in fields)
+    if hosts > 1 or (hosts == 0 and version != HTTP_1_0):
+        raise InvalidRequest(f"a request has one Host header, got {hosts}")
+    for name, value in fields:
+        if name == b"transfer-encoding" and value.lower() != b"chunked":
+            raise InvalidRequest(f"transfer-encoding: must be chunked, got {value[:32].decode('latin-1')!r}")
+
+
+def check_size(size: int) -> None:
+    """Raise HeadTooLarge for more bytes than MAX_HEAD."""
+    if size > MAX_HEAD:
+        raise HeadTooLarge(f"headers have at most {MAX_HEAD} bytes, got {size}")
+
+
+def without_upgrade(method: bytes, url: bytes, version: str, fields: Fields) -> bytes:
+    """Return a head as it would be without its Upgrade, which may be ignored (RFC 9110, 7.8)."""
+    line = b"%b %b HTTP/%b\r\n" % (method, url, version.encode())
+    return b"".join([line, *(b"%b: %b\r\n" % field for field in fields if field[0] != b"upgrade"), b"\r\n"])
