@@ -59,6 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (FairleadError, StackError, ConfigError, OSError) as error:
         print(f"fairlead: {error}", file=sys.stderr)
         return 1
+    except UnicodeError as error:  # of standard input, a file or an argument
+        print(f"fairlead: the input is not UTF-8: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
 

@@ -11,6 +11,10 @@ from fairlead import Chunk, SyncClient
 from fairlead.errors import FairleadError, InvalidRequest, Unavailable, listed
 
 Messages = list[tuple[str, str]]
+HELP = """\
+Ctrl-C  stops the answer; the part that has arrived stays in the conversation
+Ctrl-D  ends the conversation
+an empty line sends a message again that has got no answer"""
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -40,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
         conversation = ChatHistory(ask, args.system)
         if sys.stdin.isatty() and sys.stdout.isatty():
-            print(f"{options['model']} at {address}; Ctrl-C stops an answer, Ctrl-D ends")
+            print(f"{options['model']} at {address}; Ctrl-C stops an answer, Ctrl-D ends, /help")
             _talk(conversation)
         else:
             for line in filter(None, map(str.strip, sys.stdin)):
@@ -85,6 +89,9 @@ def _talk(conversation: ChatHistory) -> None:
             print()
             return
         if not text:
+            continue
+        if text == "/help":
+            print(HELP)
             continue
         try:
             conversation.say(text)

@@ -12,6 +12,7 @@ from types import FrameType
 
 from cli import endpoint
 from cli.envoy_stack import EnvoyStack
+from cli.listener import check_addresses
 from cli.option_types import whole
 from cli.stack import Stack
 from serving import model_name
@@ -108,7 +109,9 @@ def _run_workers(args: argparse.Namespace) -> None:
         worker_args=args.worker_arg,
         gateway_args=args.gateway_arg,
     )
-    print(f"starting {args.workers} workers; logs: {args.log_dir}", flush=True)
+    wanted = {"--listen": args.listen, "--http-listen": args.http_listen, "--page-listen": args.page_listen}
+    check_addresses({option: address for option, address in wanted.items() if address})
+    print(f"starting {_counted(args.workers, 'worker')}; logs: {args.log_dir}", flush=True)
     try:
         stack.launch()
         with endpoint.published(endpoint.Endpoint(stack.gateway, stack.scheduler, stack.secret, str(args.log_dir))):
@@ -131,7 +134,7 @@ def _run_behind_envoy(args: argparse.Namespace) -> None:
         picker_args=args.picker_arg,
         limiter_args=args.limiter_arg,
     )
-    print(f"starting Envoy before {args.workers} fake engines; logs: {args.log_dir}", flush=True)
+    print(f"starting Envoy before {_counted(args.workers, 'fake engine')}; logs: {args.log_dir}", flush=True)
     try:
         stack.start()
         print(f"ready: {stack.curl}", flush=True)
@@ -146,9 +149,12 @@ def _serve(stack: Stack) -> None:
     """Return when no worker is left: without workers, no request could be answered."""
     while stack.workers:
         for name in stack.departed():
-            left = len(stack.workers)
-            print(f"{name} has drained and left; {left} {'worker' if left == 1 else 'workers'} left", flush=True)
+            print(f"{name} has drained and left; {_counted(len(stack.workers), 'worker')} left", flush=True)
         time.sleep(CHECK_SECONDS)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _stop(_number: int, _frame: FrameType | None) -> None:

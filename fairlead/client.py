@@ -16,7 +16,7 @@ from fairlead.connections import Connections
 from fairlead.errors import Closed, FairleadError, InvalidRequest
 from fairlead.interaction import Interaction
 from fairlead.options import CallOptions, ChatOptions, SamplingOptions
-from fairlead.prompt import Message, as_chat, as_prompt, as_sampling
+from fairlead.prompt import Message, as_chat, as_prompt, as_sampling, as_text
 from fairlead.responses import Responses
 from fairlead.retries import Retries
 from fairlead.rpc.cancellation import reraise_cancellation
@@ -122,10 +122,10 @@ class Client:
         """Start a call with a prepared prompt; `parent` is its W3C traceparent, by default that of the current span."""
         streaming = inference_pb2.STREAMING_EACH_TOKEN if each_token else inference_pb2.STREAMING_COALESCED
         request = inference_pb2.GenerateRequest(
-            model=model or "",
+            model=as_text(model or "", "model"),
             prompt=prompt,
             sampling=as_sampling(sampling),
-            app=app or self._app,
+            app=as_text(app or self._app, "app"),
             interaction=interaction,
             streaming=streaming,
         )

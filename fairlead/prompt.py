@@ -21,10 +21,20 @@ REQUIRED = "required"
 CONSTRAINTS = [field.name for field in common_pb2.SamplingParams.DESCRIPTOR.oneofs_by_name["constraint"].fields]
 
 
+def as_text(text: str, field: str) -> str:
+    """Return `text`; raise InvalidRequest when UTF-8 cannot encode it, as when it was read from other bytes."""
+    try:
+        str.encode(text)
+    except UnicodeEncodeError as error:
+        character = text[error.start]
+        raise InvalidRequest(f"must be UTF-8, but character {error.start} is {character!r}", field) from error
+    return text
+
+
 def as_prompt(prompt: str | Sequence[int]) -> common_pb2.Prompt:
     """Convert a text or a sequence of token ids."""
     if isinstance(prompt, str):
-        return common_pb2.Prompt(text=prompt)
+        return common_pb2.Prompt(text=as_text(prompt, "prompt"))
     return common_pb2.Prompt(token_ids=common_pb2.TokenIds(packed=pack_ids(prompt)))
 
 
@@ -50,7 +60,7 @@ def as_chat(messages: Sequence[Message], options: ChatOptions) -> tuple[common_p
         raise InvalidRequest(f"must be the name of a tool, or 'required', got {choice!r}", "tool_choice")
     if choice:
         chat.tool_choice.required = choice == REQUIRED
-        chat.tool_choice.name = "" if choice == REQUIRED else choice
+        chat.tool_choice.name = "" if choice == REQUIRED else as_text(choice, "tool_choice")
     if rest.pop("parallel_tool_calls", None) is False:
         chat.tool_choice.single = True
     for index, message in enumerate(messages):
@@ -62,7 +72,7 @@ def _as_message(message: Message, place: str) -> common_pb2.ChatMessage:
     pair = (message.get("role"), message.get("content")) if isinstance(message, Mapping) else message
     if len(pair) != 2 or not all(isinstance(part, str) for part in pair):
         raise InvalidRequest(f"must have a role and a content, got {message!r}", place)
-    converted = common_pb2.ChatMessage(role=pair[0], content=pair[1])
+    converted = common_pb2.ChatMessage(role=as_text(str(pair[0]), place), content=as_text(str(pair[1]), place))
     if not isinstance(message, Mapping):
         return converted
     try:

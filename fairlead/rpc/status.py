@@ -42,6 +42,16 @@ OUTCOMES: dict[grpc.StatusCode, Outcome] = {
     grpc.StatusCode.DEADLINE_EXCEEDED: Outcome.DEADLINE_EXCEEDED,
     grpc.StatusCode.UNAVAILABLE: Outcome.UNAVAILABLE,
 }
+# Parts of the messages of gRPC itself where the code alone would mislead: a repetition cannot help, or it can.
+REASONS: dict[str, Outcome] = {
+    "message larger than max": Outcome.REJECTED_TOO_LONG,
+    "header with status: 413": Outcome.REJECTED_TOO_LONG,  # of a proxy
+    "metadata size exceeds": Outcome.REJECTED_INVALID,
+    "header with status: 431": Outcome.REJECTED_INVALID,
+    "Method not found": Outcome.REJECTED_INVALID,  # of another service, or of another version
+    "Stream removed": Outcome.UNAVAILABLE,
+    "RST_STREAM": Outcome.UNAVAILABLE,
+}
 
 
 def _any(message: Message) -> any_pb2.Any:
@@ -82,9 +92,15 @@ def to_status(error: FairleadError, request_id: str = "") -> grpc.Status:
     return status._replace(trailing_metadata=(*status.trailing_metadata, *request_id_metadata(request_id)))
 
 
+def _outcome_of_grpc(call: grpc.RpcError) -> Outcome:
+    words = call.details() or ""
+    named = (outcome for reason, outcome in REASONS.items() if reason in words)
+    return next(named, OUTCOMES.get(call.code(), Outcome.INTERNAL))
+
+
 def from_call(call: grpc.RpcError) -> FairleadError:
-    """Return the error for a failed call; a status without our details is converted by its code."""
-    outcome = OUTCOMES.get(call.code(), Outcome.INTERNAL)
+    """Return the error for a failed call; a status without our details is converted by gRPC's words or its code."""
+    outcome = _outcome_of_grpc(call)
     message, field, retry_after = call.details() or call.code().name, "", 1.0
     status = rpc_status.from_call(call)
     for detail in status.details if status is not None else ():

@@ -83,6 +83,8 @@ def test_an_error_and_an_interrupt_leave_the_conversation(stack: Stack) -> None:
     terminal = Terminal("chat", "--gateway", stack.gateway().address, "--max-tokens", "4000")
     try:
         terminal.wait_for("tiny at 127.0.0.1:.*\n> ")
+        terminal.type("/help\n")
+        terminal.wait_for("Ctrl-D  ends the conversation")
         terminal.type("hello\n")
         terminal.wait_for("hello\r\n.{3}")
         terminal.process.send_signal(signal.SIGINT)

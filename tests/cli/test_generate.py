@@ -119,3 +119,31 @@ def test_piped_chat_ends_with_the_first_error(
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.splitlines()[-1].startswith("fairlead: prompt: at most 8176 prompt tokens")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("generate", "-"), "messages[0]: must be UTF-8, but character 3 is"),
+        (("generate", "caf\udce9"), "messages[0]: must be UTF-8, but character 3 is"),
+        (("generate", "caf\udce9", "--raw"), "prompt: must be UTF-8, but character 3 is"),
+        (("generate", "hi", "--system", "caf\udce9"), "messages[0]: must be UTF-8, but character 3 is"),
+        (("generate", "hi", "--model", "caf\udce9"), "model: must be UTF-8, but character 3 is"),
+        (("chat",), "messages[0]: must be UTF-8, but character 3 is"),
+        (("trace", "caf\udce9"), "the input is not UTF-8: "),
+    ],
+)
+@pytest.mark.parametrize("errors", ["surrogateescape", "strict"])
+def test_what_is_not_utf_8_is_one_line(
+    gateway: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    args: tuple[str, ...],
+    said: str,
+    errors: str,
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9\n"), encoding="utf-8", errors=errors))
+    assert main([*args, "--gateway", gateway]) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    from_stdin = args[1:] in ((), ("-",))
+    assert line.startswith(f"fairlead: {'the input is not UTF-8: ' if from_stdin and errors == 'strict' else said}")

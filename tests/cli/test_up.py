@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import stat
 from collections.abc import Iterator
@@ -201,7 +202,8 @@ def test_a_start_that_fails_leaves_the_running_stack_findable(shared: tuple[Comm
     ports = ["--listen", taken, "--http-listen", "", "--page-listen", ""]
     second = command.run("up", "--engine", "fake", "--workers", "1", *ports, "--log-dir", logs)
     assert second.returncode == 1
-    assert "gateway ended with status" in second.stderr.splitlines()[-1]
+    said = rf"fairlead: --listen: cannot listen on {taken}: .* in use: process \d+ \(.* -m gateway .*\) listens there"
+    assert re.fullmatch(said, second.stderr.splitlines()[-1])
     assert command.call("status").returncode == 0
 
 

@@ -6,7 +6,17 @@ from concurrent import futures
 import grpc
 import pytest
 
-from fairlead.errors import ERRORS, FairleadError, InvalidRequest, QueueFull, Retryable, Unavailable, error_for, listed
+from fairlead.errors import (
+    ERRORS,
+    FairleadError,
+    InvalidRequest,
+    QueueFull,
+    Retryable,
+    TooLong,
+    Unavailable,
+    error_for,
+    listed,
+)
 from fairlead.outcomes import Outcome
 from fairlead.rpc.status import CODES, from_call, to_status
 
@@ -27,7 +37,8 @@ class Failing(grpc.GenericRpcHandler):
             context.abort_with_status(to_status(error))
         if name == "LONG":
             context.abort_with_status(to_status(InvalidRequest("no " + "é" * 20_000, "prompt")))
-        context.abort(grpc.StatusCode[name.removeprefix("BARE_")], "said a proxy")
+        code, _, words = name.removeprefix("BARE_").partition(": ")
+        context.abort(grpc.StatusCode[code], words or "said a proxy")
         raise AssertionError("abort raises")
 
 
@@ -95,6 +106,55 @@ def test_a_status_without_our_details_is_understood(address: str, code: str, exp
     error = from_call(fail(address, f"BARE_{code}"))
     assert type(error) is expected
     assert error.message == "said a proxy"
+
+
+@pytest.mark.parametrize(
+    ("size", "options", "words"),
+    [
+        (5_000_000, [], "SERVER: Received message larger than max (5000000 vs. 4194304)"),
+        (5_000, [("grpc.max_send_message_length", 4_000)], "CLIENT: Sent message larger than max (5000 vs. 4000)"),
+    ],
+)
+def test_a_message_that_grpc_refuses_for_its_size_is_too_long(
+    address: str, size: int, options: list[tuple[str, int]], words: str
+) -> None:
+    with grpc.insecure_channel(address, options) as channel, pytest.raises(grpc.RpcError) as caught:
+        channel.unary_unary(METHOD)(bytes(size), timeout=60)
+    error = from_call(caught.value)
+    assert (type(error), error.message) == (TooLong, words)
+
+
+def test_metadata_that_grpc_refuses_for_its_size_is_invalid(address: str) -> None:
+    with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError) as caught:
+        channel.unary_unary(METHOD)(b"", metadata=[("x-fairlead-user", "u" * 100_000)], timeout=60)
+    error = from_call(caught.value)
+    assert type(error) is InvalidRequest
+    assert "metadata size exceeds" in error.message
+
+
+def test_a_server_without_the_method_is_the_wrong_one() -> None:
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    assert type(from_call(fail(f"127.0.0.1:{port}", "LONG"))) is InvalidRequest
+    server.stop(None).wait()
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ("UNKNOWN: Received http2 header with status: 413", TooLong),
+        ("UNKNOWN: Received http2 header with status: 431", InvalidRequest),
+        ("UNKNOWN: Stream removed", Unavailable),
+        ("INTERNAL: Received RST_STREAM with error code 2", Unavailable),
+        ("RESOURCE_EXHAUSTED: Received RST_STREAM with error code 11", Unavailable),
+        ("UNKNOWN: said a proxy", ERRORS[Outcome.INTERNAL]),
+    ],
+)
+def test_what_a_proxy_makes_of_a_call_is_retried_if_that_can_help(
+    address: str, status: str, expected: type[FairleadError]
+) -> None:
+    assert type(from_call(fail(address, f"BARE_{status}"))) is expected
 
 
 def test_nobody_listening_is_unavailable() -> None:
