@@ -43,13 +43,26 @@ ANYTHING = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
     max_leaves=6,
 )
+PART_TYPES = [
+    "text",
+    "image_url",
+    "tool_use",
+    "tool_result",
+    "thinking",
+    "server_tool_use",
+    "input_text",
+    "output_text",
+]
 PARTS = st.fixed_dictionaries(
     {},
     optional={
-        "type": st.sampled_from(["text", "image_url", "tool_use", "tool_result"]) | ANYTHING,
+        "type": st.sampled_from(PART_TYPES) | ANYTHING,
         "text": WORDS,
         "name": WORDS,
         "input": st.just({}) | ANYTHING,
+        "id": WORDS | st.none(),
+        "tool_use_id": WORDS | st.none(),
+        "cache_control": ANYTHING,
         "content": WORDS | ANYTHING,
     },
 )
@@ -57,27 +70,77 @@ SCHEMAS = st.sampled_from([{}, {"type": "object", "properties": {"a": {}}}]) | A
 NAMES_OF_TOOLS = st.just("f") | WORDS
 FUNCTION = {"parameters": SCHEMAS, "description": WORDS}
 FUNCTIONS = st.fixed_dictionaries({"name": NAMES_OF_TOOLS}, optional=FUNCTION) | ANYTHING
-TYPES_OF_TOOLS = st.sampled_from(["function", "custom"]) | ANYTHING
+TYPES_OF_TOOLS = st.sampled_from(["function", "custom", "namespace", "web_search", "local_shell", None]) | ANYTHING
+RULES = st.fixed_dictionaries({}, optional={"type": WORDS, "syntax": WORDS, "definition": WORDS}) | ANYTHING
+RESPONSE_TOOLS = st.recursive(
+    st.fixed_dictionaries(
+        {"type": TYPES_OF_TOOLS, "name": NAMES_OF_TOOLS},
+        optional={**FUNCTION, "format": RULES, "strict": st.booleans()},
+    ),
+    lambda inner: st.fixed_dictionaries(
+        {"type": st.just("namespace"), "name": NAMES_OF_TOOLS, "tools": st.lists(inner, max_size=2)}
+    ),
+    max_leaves=4,
+)
 TOOLS = st.lists(
     st.fixed_dictionaries({"type": TYPES_OF_TOOLS, "function": FUNCTIONS})
     | st.fixed_dictionaries({"name": NAMES_OF_TOOLS}, optional={"type": TYPES_OF_TOOLS, "input_schema": SCHEMAS})
+    | RESPONSE_TOOLS
     | ANYTHING,
     max_size=3,
 )
+ARGUMENTS: SearchStrategy[Any] = (
+    st.sampled_from(["{}", '{"a": "\\ud83d"}', '{"a": "b\n', "null", "[]", {}, None]) | WORDS | ANYTHING
+)
+CHOICES = st.sampled_from(
+    [
+        "auto",
+        "none",
+        "required",
+        {"type": "auto"},
+        {"type": "any"},
+        {"type": "function", "name": "f"},
+        {"type": "custom", "name": "f"},
+        {"type": "tool", "name": "f", "disable_parallel_tool_use": None},
+        {"type": "web_search"},
+    ]
+)
+LEVELS = st.sampled_from(["none", "low", "medium", "high", "xhigh"]) | WORDS | ANYTHING
 CALLS = st.lists(
     st.fixed_dictionaries(
-        {"function": st.fixed_dictionaries({"name": st.just("f") | WORDS, "arguments": st.just("{}") | WORDS})},
-        optional={"id": WORDS, "type": st.just("function")},
+        {"function": st.fixed_dictionaries({"name": st.just("f") | WORDS, "arguments": ARGUMENTS})},
+        optional={"id": WORDS | st.none(), "type": st.just("function") | st.none()},
     )
     | ANYTHING,
     max_size=2,
 )
+TYPES_OF_ITEMS = [
+    "function_call",
+    "function_call_output",
+    "reasoning",
+    "custom_tool_call",
+    "custom_tool_call_output",
+    "local_shell_call",
+    "local_shell_call_output",
+    "web_search_call",
+    "_call",
+    "item_reference",
+]
 CALL_ITEMS = st.fixed_dictionaries(
-    {"type": st.sampled_from(["function_call", "function_call_output", "reasoning"])},
-    optional={"call_id": WORDS, "name": st.just("f"), "arguments": st.just("{}") | WORDS, "output": WORDS | ANYTHING},
+    {"type": st.sampled_from(TYPES_OF_ITEMS)},
+    optional={
+        "call_id": st.just("c") | WORDS | st.none(),
+        "id": WORDS,
+        "name": st.just("f") | st.none(),
+        "namespace": WORDS | st.none(),
+        "arguments": ARGUMENTS,
+        "input": ARGUMENTS,
+        "action": ARGUMENTS,
+        "output": WORDS | st.lists(PARTS, max_size=2) | ANYTHING,
+    },
 )
 TURNS = st.fixed_dictionaries(
-    {"role": st.sampled_from(["user", "assistant", "developer", "tool", "robot"]) | ANYTHING},
+    {"role": st.sampled_from(["user", "assistant", "system", "developer", "tool", "robot"]) | ANYTHING},
     optional={
         "content": WORDS | st.lists(PARTS | ANYTHING, max_size=3) | ANYTHING,
         "tool_calls": CALLS,
@@ -85,6 +148,7 @@ TURNS = st.fixed_dictionaries(
     },
 )
 TOKENS = st.lists(st.integers(0, 300), max_size=5)
+STREAM_OPTIONS = {"include_usage": st.booleans() | ANYTHING, "continuous_usage_stats": st.booleans() | ANYTHING}
 # Values that may fit. Those that do are small, so that few requests cost more than a few tokens.
 FITTING: Mapping[str, SearchStrategy[Any]] = {
     "messages": st.lists(TURNS | ANYTHING, max_size=3),
@@ -93,14 +157,27 @@ FITTING: Mapping[str, SearchStrategy[Any]] = {
     "items": st.lists(TURNS | CALL_ITEMS | ANYTHING, max_size=3),
     "conversation": st.sampled_from([CREATED, {"id": CREATED}, "conv_none"]) | ANYTHING,
     "tools": TOOLS,
-    "tool_choice": st.sampled_from(["auto", "none", "required", {"type": "auto"}]) | ANYTHING,
+    "tool_choice": CHOICES | ANYTHING,
+    "reasoning_effort": LEVELS,
+    "verbosity": LEVELS,
+    "reasoning": st.fixed_dictionaries({}, optional={"effort": LEVELS, "summary": LEVELS, "unheard_of": ANYTHING}),
+    "text": st.fixed_dictionaries({}, optional={"verbosity": LEVELS, "format": st.just({"type": "text"}) | ANYTHING}),
+    "truncation": st.sampled_from(["auto", "disabled"]) | WORDS,
+    "include": st.lists(st.just("reasoning.encrypted_content") | WORDS, max_size=2),
+    "thinking": st.fixed_dictionaries(
+        {}, optional={"type": st.sampled_from(["adaptive", "enabled", "disabled"]) | WORDS, "budget_tokens": NUMBERS}
+    ),
+    "context_management": st.fixed_dictionaries({"edits": st.lists(st.fixed_dictionaries({"type": WORDS}) | ANYTHING)}),
+    "output_config": st.fixed_dictionaries({}, optional={"effort": LEVELS, "task_budget": ANYTHING}),
+    "cache_control": ANYTHING,
+    "betas": st.lists(WORDS, max_size=2),
     "parallel_tool_calls": st.booleans(),
     "instructions": WORDS,
     "n": st.sampled_from([1, 2, 3, 129]),
     "max_tokens": st.integers(0, 3) | st.just(5000),
     "max_completion_tokens": st.integers(0, 3) | st.just(5000),
     "stream": st.booleans(),
-    "stream_options": st.fixed_dictionaries({}, optional={"include_usage": st.booleans() | ANYTHING}),
+    "stream_options": st.fixed_dictionaries({}, optional=STREAM_OPTIONS),
     "system": WORDS | st.lists(PARTS, max_size=2),
     "stop_sequences": st.lists(WORDS, max_size=3),
     "stop": WORDS | st.lists(WORDS, max_size=20),
@@ -197,7 +274,8 @@ def value_of(field: str) -> SearchStrategy[Any]:
 
 def field_of(path: str) -> SearchStrategy[tuple[str, Any]]:
     """A field that the path knows, and a value for it."""
-    return st.sampled_from(KNOWN[path]).flatmap(lambda name: st.tuples(st.just(name), value_of(name)))
+    known = st.sampled_from(KNOWN[path]).flatmap(lambda name: st.tuples(st.just(name), value_of(name)))
+    return st.integers(0, 9).flatmap(lambda kind: known if kind else st.tuples(WORDS, ANYTHING))
 
 
 @st.composite

@@ -4,14 +4,19 @@
 status; the suite sends a few hundred.
 """
 
+import json
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from gateway.http.errors import STATUSES
-from tests.gateway.http.bodies import CONVERSATION, CREATED, ITEMS, Sent, requests
+from tests.gateway.http.bodies import ANYTHING, CONVERSATION, CREATED, ITEMS, Sent, requests
 from tests.gateway.http.http_client import (
+    CHAT,
     CONVERSATIONS,
     COUNT,
     DETOKENIZE,
@@ -23,6 +28,7 @@ from tests.gateway.http.http_client import (
     Answer,
     HttpClient,
 )
+from tests.gateway.http.test_agent_bodies import CHATS, CLAUDE_CODE, CODEX
 from tests.gateway.http.test_messages import error_of
 from tests.services import Process
 
@@ -90,6 +96,60 @@ def status_of(http: HttpClient, sent: Sent) -> int:
     else:
         check_refusal(path, answer)
     return answer.status
+
+
+def places_in(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Yield the place of each value within `value`."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in inner:
+        yield (*place, key)
+        yield from places_in(each, (*place, key))
+
+
+def replaced(value: Any, place: Sequence[str | int], new: Any) -> Any:
+    """Return `value` with `new` at `place`."""
+    if not place:
+        return new
+    changed: Any = dict(value) if isinstance(value, dict) else list(value)
+    changed[place[0]] = replaced(changed[place[0]], place[1:], new)
+    return changed
+
+
+@st.composite
+def agents(draw: st.DrawFn) -> Sent:
+    """Draw a request of an agent in which a few values are anything, or those of another field."""
+    path, body = draw(st.sampled_from([(MESSAGES, CLAUDE_CODE), (RESPONSES, CODEX), (CHAT, CHATS)]))
+    body = {**body, "stream": draw(st.booleans()), "max_tokens": 2, "max_output_tokens": 2}
+    for _ in range(draw(st.integers(1, 3))):
+        places = [*places_in(body)]
+        place = draw(st.sampled_from(places))
+        new = draw(st.none() | ANYTHING | st.sampled_from([value_at(body, other) for other in places]))
+        body = replaced(body, place, new)
+    return Sent("POST", path, json.dumps(body).encode(), {})
+
+
+def value_at(value: Any, place: Sequence[str | int]) -> Any:
+    for key in place:
+        value = value[key]
+    return value
+
+
+def test_whatever_agents_send(shared: tuple[Process, HttpClient], pytestconfig: pytest.Config) -> None:
+    gateway, http = shared
+    statuses = Counter[int]()
+
+    @settings(
+        max_examples=pytestconfig.getoption("requests", 300), database=None, suppress_health_check=list(HealthCheck)
+    )
+    @given(sent=agents())
+    def each(sent: Sent) -> None:
+        statuses[status_of(http, sent)] += 1
+
+    each()
+    print(dict(statuses))
+    assert statuses.keys() <= {200, 400, 404}, "404 is that of a model or a conversation"
+    assert 6 * statuses[200] > statuses.total(), "many are answered"
+    assert not gateway.logged("request failed")
 
 
 def test_whatever_is_sent(shared: tuple[Process, HttpClient], pytestconfig: pytest.Config) -> None:
