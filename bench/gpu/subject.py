@@ -21,7 +21,6 @@ from local_worker.engine.runner import EngineOptions, TransformersEngine
 
 TOKEN = 7  # whose embedding does not matter
 ROUNDS = 3
-FEW_LAYERS = 2
 
 
 class Subject:
@@ -56,18 +55,8 @@ class Subject:
 
     def engine_with(self, heads: Heads) -> TransformersEngine:
         """Make an engine with a model of few layers that has these attention heads."""
-        config = LlamaConfig(
-            vocab_size=1024,
-            hidden_size=256,
-            intermediate_size=256,
-            num_hidden_layers=FEW_LAYERS,
-            num_attention_heads=heads.queries,
-            num_key_value_heads=heads.keys,
-            head_dim=heads.size,
-            max_position_embeddings=8192,
-        )
         with torch.device(self.device):
-            model: Any = AutoModelForCausalLM.from_config(config, dtype=self.dtype)  # type: ignore[no-untyped-call]
+            model: Any = AutoModelForCausalLM.from_config(few_layers(heads), dtype=self.dtype)  # type: ignore[no-untyped-call]
         longest = max(sum(prefill) for prefill in self.scale.few_heads_prefills)
         return TransformersEngine(model, EngineOptions(block_tokens=BLOCK, kv_tokens=2 * longest, max_running=1))
 
@@ -96,6 +85,20 @@ class Subject:
     def _synchronize(self) -> None:
         if self.device == "cuda":
             torch.cuda.synchronize()
+
+
+def few_layers(heads: Heads) -> LlamaConfig:
+    """Return the configuration of a small model with these attention heads."""
+    return LlamaConfig(
+        vocab_size=1024,
+        hidden_size=8 * heads.queries,  # has to be a multiple of their number
+        intermediate_size=256,
+        num_hidden_layers=2,
+        num_attention_heads=heads.queries,
+        num_key_value_heads=heads.keys,
+        head_dim=heads.size,
+        max_position_embeddings=8192,
+    )
 
 
 def decoding(requests: int, context: int) -> list[Slice]:

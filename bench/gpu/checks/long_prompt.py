@@ -7,6 +7,7 @@ from dataclasses import replace
 from bench.batcher import make_request, steps
 from bench.gpu.contention import Queue
 from bench.gpu.row import Row
+from bench.gpu.scale import Scale
 from bench.gpu.subject import Subject
 from serving.statistics import percentile
 
@@ -17,15 +18,8 @@ STEPS_BEFORE = 5  # tokens of each decoding request before the long prompt arriv
 def rows(subject: Subject) -> Iterator[Row]:
     """Yield a row per budget of tokens in a step."""
     scale = subject.scale
-    queue = Queue(
-        "dlpm",
-        scale.quantum,
-        min(scale.kv_tokens, 4 * scale.long_prompt),
-        max_prompt=scale.long_prompt,
-        max_output=scale.decoder_tokens,
-    )
     for budget in scale.budgets:
-        gaps = _gaps(subject, replace(queue, token_budget=budget))
+        gaps = _gaps(subject, replace(queue(scale), token_budget=budget))
         yield Row(
             f"{scale.long_prompt:,} tokens beside {scale.decoders}, budget {budget:,}",
             {
@@ -34,6 +28,17 @@ def rows(subject: Subject) -> Iterator[Row]:
                 "most_ms": max(gaps) * 1e3,
             },
         )
+
+
+def queue(scale: Scale) -> Queue:
+    """Return the queue of the long prompt and the requests that decode."""
+    return Queue(
+        "dlpm",
+        scale.quantum,
+        min(scale.kv_tokens, 4 * scale.long_prompt),
+        max_prompt=scale.long_prompt,
+        max_output=scale.decoder_tokens,
+    )
 
 
 def _gaps(subject: Subject, queue: Queue) -> list[float]:

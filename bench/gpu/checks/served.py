@@ -1,6 +1,7 @@
 """A quiet user beside a flood, served by the real gateway, scheduler and worker with a model of random weights."""
 
 import asyncio
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +24,7 @@ MODEL = "model"
 def rows(subject: Subject) -> Iterator[Row]:
     """Yield what the quiet user waits for its first token, alone and beside the flood."""
     scale = subject.scale
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.exists() else None) as folder:
+    with tempfile.TemporaryDirectory(dir=_place(2 * subject.work(()).bytes_read)) as folder:
         write_model(Path(folder) / MODEL, scale.shape, subject.device, subject.dtype)
         subject.release()
         stack = Stack(
@@ -51,6 +52,11 @@ def rows(subject: Subject) -> Iterator[Row]:
             "hit_rate": found.hit_rate,
         },
     )
+
+
+def _place(size: int) -> Path | None:
+    """Return the file system in memory if it has room for `size` bytes; None: where temporary files are."""
+    return MEMORY if MEMORY.exists() and shutil.disk_usage(MEMORY).free > size else None
 
 
 async def _trial(gateway: str, work: Workload, alone: float, flooded: float) -> tuple[Phase, Phase]:
