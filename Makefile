@@ -36,8 +36,8 @@ test: setup ## run the test suite
 test-fast: setup ## run the tests that start no services, load no model and compute for long nowhere
 	$(PYTEST) -m "not e2e and not model and not slow"
 
-test-clients: setup ## run the tests with LiteLLM, LM Evaluation Harness and AIPerf, which are installed first (1.2 GB, once)
-	$(PYTEST) --timeout 900 -m clients tests/gateway/http
+test-clients: setup ## run the tests with LiteLLM, LM Evaluation Harness, AIPerf and coding agents, which are installed first (2.5 GB, once)
+	$(PYTEST) --timeout 900 -m clients tests/gateway/http tests/agents
 
 flood: vllm-venv ## compare vLLM, LiteLLM and Fairlead while a user floods, on the same engine (half an hour)
 	$(VLLM_VENV)/bin/python -m bench.flood

@@ -28,6 +28,7 @@ SERVICES = {
     "local_worker": ServiceName.WORKER,
     "local_worker.adapter": ServiceName.ADAPTER,
     "throttler": ServiceName.THROTTLER,
+    "tests.agents": ServiceName.WORKER,
 }
 
 # What workers import beside their own code.

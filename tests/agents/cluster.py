@@ -1,0 +1,108 @@
+"""A gateway, a scheduler and two workers whose model answers tasks, and what can happen to them."""
+
+import hashlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.agents.engine import BEGINS
+from tests.gateway.http.http_client import TEXT, HttpClient
+from tests.services import Stack, eventually
+
+KEY = "any"  # names no users: all programs are one client
+OPEN_CALLS = 8  # of one client
+SECONDS = 120.0  # for a program's task
+WORKER: dict[str, object] = {
+    "engine": "fake",
+    "served_name": "tiny",
+    "kv_tokens": 2**20,
+    "block_tokens": 256,
+    "fake_step_seconds": 0.005,
+}
+
+
+class Cluster:
+    """The processes, and the gateway's log of calls."""
+
+    def __init__(self, folder: Path) -> None:
+        self.stack = Stack(folder)
+        for name in ("a", "b"):
+            self._start_worker(name)
+        keys = folder / "keys.yaml"
+        keys.write_text(f"keys: [{{hash: {hashlib.sha256(KEY.encode()).hexdigest()}, tenant: agents}}]\n")
+        self.gateway = self.stack.start(
+            "gateway",
+            scheduler=self.stack.addresses,
+            keys=keys,
+            http_listen="127.0.0.1:0",
+            throttle="none",
+            max_streams_per_client=OPEN_CALLS,
+        )
+        self.gateway.wait_for("ready")
+        self.port = self.gateway.wait_for("listening")["http_port"]
+        self._held = ExitStack()
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def calls(self) -> list[dict[str, Any]]:
+        """The calls that have ended, in the order of their ends."""
+        return self.gateway.logged("call ended")
+
+    def fill(self) -> None:
+        """Hold as many calls open as a client may have."""
+        body = {"prompt": "x", "max_tokens": 30_000, "stream": True, "ignore_eos": True}
+        client = HttpClient(self.port)
+        for _ in range(OPEN_CALLS):
+            connection = self._held.enter_context(client.begin(TEXT, body, authorization=f"Bearer {KEY}"))
+            assert connection.recv(12) == b"HTTP/1.1 200"
+
+    def make_room(self) -> None:
+        """Wait until a call was refused, and close those that are held open."""
+        eventually(
+            lambda: any(call["outcome"] == "REJECTED_CLIENT_LIMIT" for call in self.calls()[-1:]), "a call is refused"
+        )
+        self._held.close()
+
+    def kill_worker(self) -> None:
+        """Kill the worker that begins the last answer to the next task, and start another one of its name."""
+        begun = {name: len(worker.logged(BEGINS)) for name, worker in self.stack.workers.items()}
+
+        def answering() -> str | None:
+            workers = self.stack.workers.items()
+            return next((name for name, each in workers if each.logged(BEGINS)[begun[name] :]), None)
+
+        name = eventually(answering, "a worker begins the last answer")
+        self.stack.workers[name].kill()
+        self._start_worker(name)
+
+    def _start_worker(self, name: str) -> None:
+        self.stack.workers[name] = self.stack.start("tests.agents", name=name, scheduler=self.stack.addresses, **WORKER)
+
+
+@contextmanager
+def running(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Iterator[None]:
+    """Run a program while the block does something to the cluster; fail with what it says unless it ends with 0."""
+    output = folder / "output"
+    with output.open("w") as file:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**os.environ, "PWD": str(folder), **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+        try:
+            yield
+            assert process.wait(SECONDS) == 0, output.read_text()
+        except BaseException as error:
+            error.add_note(output.read_text())
+            raise
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
