@@ -4,6 +4,7 @@ A call is told as soon as its name and the beginning of its arguments are there,
 They are therefore passed on as the model writes them, complete or not. Anything else is no call and stays text.
 """
 
+import json
 import re
 
 from fairlead.output.events import Arguments, CallBegun
@@ -18,6 +19,7 @@ _FIRST_KEYS = ('"name"', '"type"', '"id"')
 _BEFORE_BRACKET = re.compile(rf'\{{(?:[^"{{}}\[\]]|{STRING})*', re.DOTALL)
 _IN_STRING = re.compile(r'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
 _IN_VALUE = re.compile(r"[\s,:+\-.0-9A-Za-z]*")  # what stands in JSON between strings and brackets
+_MARK = re.compile(r'"|\\.|[\x00-\x1f]', re.DOTALL)  # a quotation mark, an escape, a control character
 _CLOSING = {"{": "}", "[": "]"}
 
 
@@ -63,14 +65,17 @@ def _may_begin(fields: str) -> bool:
 
 
 def json_object(source: Source, number: int) -> Grammar[None]:
-    """Read arguments: up to the bracket that closes the first one, or to what JSON does not allow."""
-    brackets = _Brackets()
+    """Read arguments: up to the bracket that closes the first one, or to what JSON does not allow.
+
+    Control characters in strings, such as the line breaks that models write there, are told as JSON wants them.
+    """
+    brackets, strings = _Brackets(), _Strings()
     while True:
         size, is_over = brackets.read(source.held)
         if source.is_ended and not is_over:
             size = len(source.held)
         if size:
-            yield Arguments(number, source.take(size))
+            yield Arguments(number, strings.escaped(source.take(size)))
         if is_over or source.is_ended:
             return
         yield None
@@ -85,6 +90,23 @@ def _skip_object(source: Source) -> Grammar[None]:
         if is_over or source.is_ended:
             return
         yield None
+
+
+class _Strings:
+    """Follows JSON that is read in pieces, none of which ends within an escape."""
+
+    def __init__(self) -> None:
+        self._is_in_string = False
+
+    def escaped(self, text: str) -> str:
+        """Return the next piece with the control characters in its strings escaped."""
+        return _MARK.sub(self._written, text)
+
+    def _written(self, found: re.Match[str]) -> str:
+        mark = found[0]
+        if mark == '"':
+            self._is_in_string = not self._is_in_string
+        return json.dumps(mark)[1:-1] if mark < " " and self._is_in_string else mark
 
 
 class _Brackets:

@@ -127,6 +127,7 @@ def test_the_parts_do_not_depend_on_how_a_text_is_cut(
         ("hermes", '<tool_call>{"name": "f", "arguments": {}, "id": "\\"}"}so', [("call", "f", "{}"), ("text", "so")]),
         ("hermes", '<tool_call>{"name": "f", "arguments": {}, "id": "\\', [("call", "f", "{}")]),
         ("hermes", '<tool_call>{"name": "f", "arguments": {"": "\\""}}', [("call", "f", '{"": "\\""}')]),
+        ("hermes", '<tool_call>{"name": "f", "arguments": {"\t":\n"b\nc"}}', [("call", "f", '{"\\t":\n"b\\nc"}')]),
         ("hermes", f"{CALL}", [("text", CALL)]),
         ("llama", CALL.replace("arguments", "parameters"), [PARIS]),
         ("llama", f"{CALL}; {CALL}", [PARIS, PARIS]),

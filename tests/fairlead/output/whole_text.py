@@ -105,7 +105,7 @@ def calls_at(text: str, kind: str, parts: list[tuple[str, ...]], most: int | Non
         if call is None or not is_short or number == most:
             return text
         end = balanced(text, call.end(), [])
-        parts.append(("call", call[1], text[call.end() : end]))
+        parts.append(("call", call[1], escaped(text[call.end() : end])))
         text = text[end:].lstrip()
         if text.startswith("}"):
             text = text[1:]
@@ -113,6 +113,15 @@ def calls_at(text: str, kind: str, parts: list[tuple[str, ...]], most: int | Non
             text = text[balanced(text, 0, ["}"]) :]
         text = text.lstrip()
     raise AssertionError
+
+
+def escaped(arguments: str) -> str:
+    """Escape the control characters in strings."""
+    return re.sub(STRING[:-1], lambda found: re.sub(r"\\.|[\x00-\x1f]", control, found[0], flags=re.DOTALL), arguments)
+
+
+def control(found: re.Match[str]) -> str:
+    return found[0] if len(found[0]) > 1 else json.dumps(found[0])[1:-1]
 
 
 def balanced(text: str, at: int, closing: list[str]) -> int:

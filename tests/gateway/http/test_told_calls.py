@@ -119,6 +119,9 @@ def test_a_message_that_stops_for_a_tool_has_its_call(
     assert (told["stop_reason"], [block["type"] for block in told["content"]]) == (reason, kinds)
     if reason == "tool_use":
         assert told["content"][0]["input"] == {"text": "first\nnext"}
+        deltas = [event.get("delta", {}) for event in model.post(MESSAGES, {**body, "stream": True}).named_events]
+        pieces = "".join(delta.get("partial_json", "") for delta in deltas)
+        assert json.loads(pieces) == {"text": "first\nnext"}
 
 
 @pytest.mark.parametrize(
