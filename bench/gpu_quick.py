@@ -66,7 +66,7 @@ def _add(pack: Path) -> None:
     try:
         install(pack, SITE)
     except subprocess.CalledProcessError as error:
-        print(f"the pack could not be installed: {error}", file=sys.stderr)
+        print(f"{pack} could not be installed: pip ended with {error.returncode}", file=sys.stderr)
         return
     os.environ["PYTHONPATH"] = os.pathsep.join([str(SITE.resolve()), os.environ.get("PYTHONPATH", "")])
 

@@ -57,6 +57,8 @@ class Session:
 
     def run(self, checks: Sequence[Check]) -> list[Outcome]:
         """Run the checks in their order; those for which no time is left are not run."""
+        for earlier in ("results.jsonl", "log.txt"):
+            (self._out / earlier).unlink(missing_ok=True)
         outcomes: list[Outcome] = []
         while (rest := checks[len(outcomes) :]) and time.monotonic() < self._ends:
             outcomes += self._in_one_process(rest)

@@ -1,17 +1,18 @@
 """Checks in a process that may fail, hang or die: the others run, and no row is lost."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from bench.gpu.checks import MORE, QUICK, Check
 from bench.gpu.predictions import PREDICTIONS, Prediction
 from bench.gpu.report import summary
 from bench.gpu.row import Row
 from bench.gpu.session import Outcome, Session, Status
+from bench.gpu_quick import main
 from bench.machine import commit
 
 ROOT = Path(__file__).parents[2]
@@ -94,12 +95,17 @@ def test_without_git_the_commit_is_the_one_that_was_carried(tmp_path: Path, monk
     assert commit() == "c0ffee1"
 
 
-@pytest.mark.slow
-def test_without_a_device_nothing_is_run(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "bench.gpu_quick", str(tmp_path / "out")]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, env={"CUDA_VISIBLE_DEVICES": ""}
-    )
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].endswith("finds no CUDA device; nothing was run")
+def test_a_session_in_the_same_folder_replaces_the_results(tmp_path: Path) -> None:
+    for _ in range(2):
+        run(tmp_path, Check("passes", 100.0))
+    assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 2
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_a_device_nothing_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["gpu_quick", str(tmp_path / "out")])
+    assert main("bench.gpu_quick", "", QUICK, 300.0) == 1
+    assert capsys.readouterr().err.endswith("finds no CUDA device; nothing was run\n")
     assert not (tmp_path / "out").exists()
