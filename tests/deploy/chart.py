@@ -10,11 +10,13 @@ from typing import Any
 
 import yaml
 
-from tests.deploy.forms import NAMESPACE, Manifest, pod_templates
+from tests.deploy.forms import NAMESPACE, Manifest, config_maps, pod_templates
 
 POD_LABELS = ("app.kubernetes.io/name", "app.kubernetes.io/part-of")
 OBJECT_LABELS = ("app.kubernetes.io/part-of", "grafana_dashboard")
-POOL, CHECKSUM = "fairlead-pool", "checksum/config"
+# What only the chart has: a label of each pool, and how Helm and its upgrades treat objects.
+OWN = ("fairlead-pool", "fairlead/model", "helm.sh/resource-policy")
+HASH = re.compile(r"-[0-9a-z]{10}$")  # of a ConfigMap whose name follows from its data
 Values = Mapping[str, Any]
 
 
@@ -62,15 +64,20 @@ class Chart:
         return done.stdout
 
 
+def settings(manifests: list[Manifest]) -> dict[str, dict[str, str]]:
+    """The data of every ConfigMap, by its name without the hash."""
+    return {HASH.sub("", name): data for name, data in config_maps(manifests).items()}
+
+
 def comparable(manifests: list[Manifest]) -> dict[tuple[str, str], Manifest]:
     """By kind and name, without what differs between Helm and kustomize on purpose.
 
-    Helm has no Namespace, labels of its own, a label per pool, and checksums for hashed names of ConfigMaps.
+    Helm has no Namespace, and labels and annotations of its own.
     """
     hashed = {m["metadata"]["name"] for m in manifests if m["kind"] == "ConfigMap"}
     text = json.dumps([manifest for manifest in manifests if manifest["kind"] != "Namespace"])
     for name in hashed:
-        text = text.replace(f'"{name}"', json.dumps(re.sub(r"-[0-9a-z]{10}$", "", name)))
+        text = text.replace(f'"{name}"', json.dumps(HASH.sub("", name)))
     objects: list[Manifest] = json.loads(text)
     for manifest in objects:
         labels = manifest["metadata"]["labels"]
@@ -81,12 +88,12 @@ def comparable(manifests: list[Manifest]) -> dict[tuple[str, str], Manifest]:
 
 
 def _plain(part: Any) -> Any:
-    """Without empty parts, checksums and labels of pools, and in one order where order does not matter."""
+    """Without empty parts and what only the chart has, and in one order where order does not matter."""
     if isinstance(part, list):
         parts = [_plain(each) for each in part]
         has_names = all(isinstance(each, dict) and "name" in each for each in parts)
         return sorted(parts, key=lambda each: each["name"]) if has_names else parts
     if isinstance(part, dict):
-        plain = {name: _plain(value) for name, value in part.items() if name not in (POOL, CHECKSUM)}
+        plain = {name: _plain(value) for name, value in part.items() if name not in OWN}
         return {name: value for name, value in plain.items() if value not in ({}, None)}
     return part.strip() if isinstance(part, str) else part

@@ -40,17 +40,7 @@ COMPONENTS: dict[str, Values] = {
     "prometheus-operator": {"monitoring": True, "prometheusOperator": True},
     "http-route": {"httpRoute": {"host": "llm.example.com"}},
     "grpc-route": {"grpcRoute": {"host": "grpc.llm.example.com"}},
-    "ingress": {
-        "ingress": {
-            "host": "llm.example.com",
-            "annotations": {
-                "nginx.ingress.kubernetes.io/proxy-buffering": "off",
-                "nginx.ingress.kubernetes.io/proxy-read-timeout": "3600",
-                "nginx.ingress.kubernetes.io/proxy-body-size": "4m",
-                "nginx.ingress.kubernetes.io/upstream-hash-by": "$http_authorization$http_x_api_key$remote_addr",
-            },
-        }
-    },
+    "ingress": {"ingress": {"host": "llm.example.com"}},
 }
 POOLS: list[Values] = [
     {"name": "small", "model": "smollm2-135m-instruct", "replicas": 2},

@@ -15,13 +15,16 @@ ENVOY = "deploy/k8s/overlays/envoy"
 INFERENCE_POOL = "deploy/k8s/overlays/inference-pool"
 FLEETS = [ENVOY, INFERENCE_POOL]
 OVERLAYS = sorted({f"deploy/k8s/overlays/{path.name}" for path in (ROOT / "deploy/k8s/overlays").iterdir()} - {*FLEETS})
+# Both halves of one example, in two namespaces.
+GATEWAYS_OF_FLEET = "deploy/k8s/examples/fleet-and-gateways/gateways"
+FLEET_OF_GATEWAYS = "deploy/k8s/examples/fleet-and-gateways/fleet"
 TWO_NODES = "deploy/k8s/overlays/vllm-two-nodes"
 COMPONENTS = sorted(path.name for path in (ROOT / "deploy/k8s/components").iterdir())
 FORMS = [EVALUATION, BASE, *OVERLAYS]
 # Made by the operator: see deploy/k8s/kustomization.yaml.
 OPERATORS_SECRETS = frozenset({("Secret", "fairlead-cluster"), ("Secret", "fairlead-keys")})
 # A component that changes what another one adds is tried after it.
-AFTER = {"prometheus-operator": ["monitoring"], "adapter": ["gpu"]}
+AFTER = {"prometheus-operator": ["monitoring"], "adapter": ["gpu"], "fleet-engines": ["network-policy"]}
 TLS_SECRET = frozenset({("Secret", "fairlead-tls")})
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 import yaml
 
-from tests.deploy.chart import Chart, Refused, Values, comparable
+from tests.deploy.chart import Chart, Refused, Values, comparable, settings
 from tests.deploy.chart_values import COMPONENTS, EVERYTHING, FORMS, GIVEN, worker
-from tests.deploy.forms import OPERATORS_SECRETS, ROOT, Manifest, config_maps, named, pod_templates
+from tests.deploy.forms import OPERATORS_SECRETS, ROOT, Manifest, named, pod_templates
 from tests.deploy.wiring import misfits
 
 pytestmark = pytest.mark.slow
@@ -63,9 +63,9 @@ def test_a_redis_of_ones_own_replaces_ours(chart: Chart) -> None:
 def test_numbers_and_profiles_are_taken_as_they_are_written(chart: Chart) -> None:
     gateway = {"replicas": 3, "most": 3, "settings": {"USER_PER_MINUTE": 1000000}, "profiles": {"tiers": {"gold": 9}}}
     manifests = chart({"gateway": {**gateway, "http": False}, "images": {"registry": "registry.test", "tag": "9"}})
-    settings = config_maps(manifests)["fairlead-gateway"]
-    assert (settings["FAIRLEAD_GATEWAY_USER_PER_MINUTE"], settings["FAIRLEAD_GATEWAY_GATEWAYS"]) == ("1000000", "3")
-    assert config_maps(manifests)["fairlead-profiles"] == {"profiles.yaml": "tiers:\n  gold: 9\n"}
+    told = settings(manifests)["fairlead-gateway"]
+    assert (told["FAIRLEAD_GATEWAY_USER_PER_MINUTE"], told["FAIRLEAD_GATEWAY_GATEWAYS"]) == ("1000000", "3")
+    assert settings(manifests)["fairlead-profiles"] == {"profiles.yaml": "tiers:\n  gold: 9\n"}
     deployment = named(manifests, "Deployment", "fairlead-gateway")["spec"]
     assert deployment["replicas"] == 3
     [container] = deployment["template"]["spec"]["containers"]

@@ -10,7 +10,7 @@ from local_worker.config import WorkerConfig
 from serving.config import load
 from serving.environment import ServiceName
 from tests.deploy import kubelet
-from tests.deploy.chart import Chart, Refused
+from tests.deploy.chart import Chart, Refused, settings
 from tests.deploy.chart_values import EVERYTHING, GIVEN, POOLS
 from tests.deploy.connections import APP
 from tests.deploy.forms import NAMESPACE, config_maps, named, pod_templates
@@ -121,6 +121,6 @@ def test_a_pool_drains_as_long_as_its_answers_take_and_gateways_as_long_as_the_s
         for template in pod_templates(m)
     }
     assert (seconds["fairlead-quick"], seconds["fairlead-slow"], seconds["fairlead-gateway"]) == (70, 610, 615)
-    settings = config_maps(manifests)
-    assert settings["fairlead-slow"]["FAIRLEAD_WORKER_DRAIN_SECONDS"] == "600"
-    assert settings["fairlead-gateway"]["FAIRLEAD_GATEWAY_DRAIN_SECONDS"] == "600"
+    told = settings(manifests)
+    assert told["fairlead-slow"]["FAIRLEAD_WORKER_DRAIN_SECONDS"] == "600"
+    assert told["fairlead-gateway"]["FAIRLEAD_GATEWAY_DRAIN_SECONDS"] == "600"

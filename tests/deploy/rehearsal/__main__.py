@@ -1,4 +1,4 @@
-"""`python -m tests.deploy.rehearsal forms|production MANIFESTS FOLDER`: rendered forms, played on this machine.
+"""`python -m tests.deploy.rehearsal SCENARIO MANIFESTS FOLDER`: rendered forms, played on this machine.
 
 MANIFESTS is a folder with a file for each form. To be run in user, mount, network and process namespaces of its own.
 Prints a report as JSON.
@@ -15,6 +15,7 @@ import yaml
 from tests.deploy.rehearsal.cluster import Cluster
 from tests.deploy.rehearsal.forms import rehearse_forms
 from tests.deploy.rehearsal.production import rehearse_production
+from tests.deploy.rehearsal.upgrades import rehearse_upgrades
 
 
 def main(scenario: str, manifests: Path, folder: Path) -> None:
@@ -22,7 +23,7 @@ def main(scenario: str, manifests: Path, folder: Path) -> None:
     forms = {path.stem: list(yaml.load_all(path.read_text(), yaml.CSafeLoader)) for path in manifests.glob("*.yaml")}
 
     async def rehearse() -> dict[str, Any]:
-        play = {"forms": rehearse_forms, "production": rehearse_production}[scenario]
+        play = {"forms": rehearse_forms, "production": rehearse_production, "upgrades": rehearse_upgrades}[scenario]
         return await play(Cluster(folder), forms)
 
     print(json.dumps(asyncio.run(rehearse())))

@@ -64,7 +64,8 @@ class Workload:
         else:  # one more, then one less
             for pod in self.pods[:]:
                 await self._available(self._add())
-                self._ending.append(asyncio.create_task(self._end(pod)))
+                self._forget(pod)
+                self._ending.append(asyncio.create_task(pod.terminate()))
 
     async def stop(self) -> None:
         """End every pod."""
@@ -84,6 +85,9 @@ class Workload:
             await pod.available(wanted)
 
     async def _end(self, pod: Pod) -> None:
+        self._forget(pod)
+        await pod.terminate()
+
+    def _forget(self, pod: Pod) -> None:
         self.pods.remove(pod)
         self.ended.append(pod)
-        await pod.terminate()

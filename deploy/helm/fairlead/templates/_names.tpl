@@ -1,11 +1,14 @@
 {{/* Name, namespace and labels of an object: (list $ "gateway") */}}
 {{- define "fairlead.metadata" -}}
+name: {{ (index . 0).Release.Name }}-{{ index . 1 }}
+{{ include "fairlead.identification" . }}
+{{- end }}
+
+{{- define "fairlead.identification" -}}
 {{- $root := index . 0 -}}
-{{- $name := printf "%s-%s" $root.Release.Name (index . 1) -}}
-name: {{ $name }}
 namespace: {{ $root.Release.Namespace }}
 labels:
-  app.kubernetes.io/name: {{ $name }}
+  app.kubernetes.io/name: {{ $root.Release.Name }}-{{ index . 1 }}
   app.kubernetes.io/part-of: fairlead
   app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
   app.kubernetes.io/managed-by: {{ $root.Release.Service }}
@@ -48,4 +51,20 @@ app.kubernetes.io/name: {{ (index . 0).Release.Name }}-{{ index . 1 }}
   {{- $_ := set $data (printf "FAIRLEAD_%s_%s" $service $option) (kindIs "string" $value | ternary $value (toJson $value)) }}
 {{- end }}
 {{- toYaml $data }}
+{{- end }}
+
+{{/* The settings of a service in a ConfigMap whose name follows from them: a change rolls the pods, and those that have not been
+     rolled yet, or are rolled back, start with the settings of their template. So it stays: (list $ "gateway" $settings) */}}
+{{- define "fairlead.settingsName" -}}
+{{ (index . 0).Release.Name }}-{{ index . 1 }}-{{ index . 2 | sha256sum | trunc 10 }}
+{{- end }}
+
+{{- define "fairlead.settingsMap" -}}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ include "fairlead.settingsName" . }}
+  {{- include "fairlead.identification" . | nindent 2 }}
+  annotations: {helm.sh/resource-policy: keep}
+data: {{- index . 2 | nindent 2 }}
 {{- end }}

@@ -6,7 +6,7 @@ serviceAccountName: {{ $root.Release.Name }}-{{ index . 1 }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 {{- if and $root.Values.priority (ne (index . 1) "worker") }}
-priorityClassName: {{ $root.Release.Name }}-control-plane
+priorityClassName: {{ include "fairlead.priorityClass" $root }}
 {{- end }}
 {{- with $root.Values.images.pullSecrets }}
 imagePullSecrets:
@@ -14,6 +14,11 @@ imagePullSecrets:
   - name: {{ . }}
   {{- end }}
 {{- end }}
+{{- end }}
+
+{{/* The class is the cluster's, so its name is of one namespace, too. */}}
+{{- define "fairlead.priorityClass" -}}
+{{ eq .Release.Namespace .Release.Name | ternary .Release.Name (printf "%s.%s" .Release.Namespace .Release.Name) }}-control-plane
 {{- end }}
 
 {{- define "fairlead.spread" -}}

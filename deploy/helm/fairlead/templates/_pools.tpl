@@ -7,6 +7,10 @@
 {{ .storage | default (gt (int .nodes) 1 | ternary "600Gi" (.gpus | empty | ternary "" "100Gi")) }}
 {{- end }}
 
+{{- define "fairlead.pool.gpuResource" -}}
+{{ .gpuResource | default "nvidia.com/gpu" }}
+{{- end }}
+
 {{- define "fairlead.pool.drain" -}}
 {{ (index . 1).drainSeconds | default (index . 0).Values.drainSeconds }}
 {{- end }}
@@ -24,17 +28,18 @@
 {{/* What computes gets these, unless the pool says its own: as in deploy/k8s, by the number of GPUs. */}}
 {{- define "fairlead.pool.resources" -}}
 {{- $gpus := int .gpus }}
+{{- $gpu := include "fairlead.pool.gpuResource" . }}
 {{- if .resources }}
 {{- toYaml .resources }}
 {{- else if gt (int .nodes) 1 }}
-requests: {cpu: "8", memory: 64Gi, ephemeral-storage: 500Gi, nvidia.com/gpu: {{ $gpus | quote }}}
-limits: {cpu: "16", memory: 128Gi, ephemeral-storage: 602Gi, nvidia.com/gpu: {{ $gpus | quote }}}
+requests: {cpu: "8", memory: 64Gi, ephemeral-storage: 500Gi, {{ $gpu }}: {{ $gpus | quote }}}
+limits: {cpu: "16", memory: 128Gi, ephemeral-storage: 602Gi, {{ $gpu }}: {{ $gpus | quote }}}
 {{- else if gt $gpus 1 }}
-requests: {cpu: "8", memory: 64Gi, ephemeral-storage: 1Gi, nvidia.com/gpu: {{ $gpus | quote }}}
-limits: {cpu: "16", memory: 128Gi, ephemeral-storage: 6Gi, nvidia.com/gpu: {{ $gpus | quote }}}
+requests: {cpu: "8", memory: 64Gi, ephemeral-storage: 1Gi, {{ $gpu }}: {{ $gpus | quote }}}
+limits: {cpu: "16", memory: 128Gi, ephemeral-storage: 6Gi, {{ $gpu }}: {{ $gpus | quote }}}
 {{- else if $gpus }}
-requests: {cpu: "4", memory: 24Gi, ephemeral-storage: 1Gi, nvidia.com/gpu: "1"}
-limits: {cpu: "8", memory: 48Gi, ephemeral-storage: 6Gi, nvidia.com/gpu: "1"}
+requests: {cpu: "4", memory: 24Gi, ephemeral-storage: 1Gi, {{ $gpu }}: "1"}
+limits: {cpu: "8", memory: 48Gi, ephemeral-storage: 6Gi, {{ $gpu }}: "1"}
 {{- else }}
 requests: {cpu: "2", memory: 3Gi, ephemeral-storage: 1Gi}
 limits: {cpu: "2", memory: 4Gi, ephemeral-storage: 6Gi}
@@ -84,7 +89,17 @@ limits: {cpu: "2", memory: 4Gi, ephemeral-storage: 6Gi}
 {{- if and (gt (int .nodes) 1) (ne $engine "vllm") }}{{ fail (printf "pool %s: only the engine vllm splits a model over %d nodes" .name (int .nodes)) }}{{ end }}
 {{- if and .replicas .autoscaling }}{{ fail (printf "pool %s: replicas would be set again at each upgrade, against autoscaling" .name) }}{{ end }}
 {{- if and .serve (ne $engine "adapter") }}{{ fail (printf "pool %s: serve is for the engine adapter" .name) }}{{ end }}
-{{- if and .resources .gpus (not (index (.resources.limits | default dict) "nvidia.com/gpu")) }}
-{{- fail (printf "pool %s: resources replace the defaults, so their limits must name nvidia.com/gpu" .name) }}
+{{- $gpu := include "fairlead.pool.gpuResource" . }}
+{{- if and .resources .gpus (not (index (.resources.limits | default dict) $gpu)) }}
+{{- fail (printf "pool %s: resources replace the defaults, so their limits must name %s" .name $gpu) }}
 {{- end }}
+{{- end }}
+
+{{/* The metadata of a pool's workload: (list $ .) */}}
+{{- define "fairlead.pool.metadata" -}}
+{{ include "fairlead.metadata" (list (index . 0) (index . 1).name) }}
+  fairlead-release: {{ (index . 0).Release.Name }}
+annotations:
+  # By which an upgrade finds out whose workers it would remove (_running.tpl).
+  fairlead/model: {{ (index . 1).model | quote }}
 {{- end }}

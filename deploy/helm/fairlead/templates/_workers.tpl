@@ -1,3 +1,22 @@
+{{/* The template of a pool's pods, with the pool's overlay: (list $ pool role), as below. */}}
+{{- define "fairlead.worker.template" -}}
+{{- include "fairlead.overlaid" (list (include "fairlead.worker.plain" .) (index . 1).pod) }}
+{{- end }}
+
+{{- define "fairlead.worker.plain" -}}
+{{- $root := index . 0 -}}
+{{- $isRanks := eq (index . 2) "ranks" -}}
+metadata:
+  labels:
+    {{- include "fairlead.selector" (list $root ($isRanks | ternary "worker-ranks" "worker")) | nindent 4 }}
+    fairlead-pool: {{ (index . 1).name }}
+    app.kubernetes.io/part-of: fairlead
+  {{- if and $root.Values.monitoring (not $isRanks) }}
+  annotations: {{- include "fairlead.scrape" $root | nindent 4 }}
+  {{- end }}
+spec: {{- include "fairlead.worker.pod" . | nindent 2 }}
+{{- end }}
+
 {{/* A worker's pod: (list $ pool role), where the role is `worker` or, of a group of pods that are one worker, `ranks`. */}}
 {{- define "fairlead.worker.pod" -}}
 {{- $root := index . 0 }}
@@ -31,7 +50,7 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- $tolerations := .tolerations | default list }}
 {{- if .gpus }}
-  {{- $tolerations = append $tolerations (dict "key" "nvidia.com/gpu" "operator" "Exists" "effect" "NoSchedule") }}
+  {{- $tolerations = append $tolerations (dict "key" (include "fairlead.pool.gpuResource" .) "operator" "Exists" "effect" "NoSchedule") }}
 {{- end }}
 {{- with $tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
@@ -79,7 +98,7 @@ containers:
       - {{ (.settings | default dict).VLLM_ARGS | default (printf "{tensor_parallel_size: %d, nnodes: $(LWS_GROUP_SIZE), node_rank: $(LWS_WORKER_INDEX), master_addr: $(LWS_LEADER_ADDRESS)}" (mul .gpus .nodes)) | quote }}
       {{- end }}
     envFrom:
-      - configMapRef: {name: {{ $root.Release.Name }}-{{ .name }}}
+      - configMapRef: {name: {{ include "fairlead.settingsName" (list $root .name (include "fairlead.pool.settings" (list $root .))) }}}
     env:
       - name: POD_NAME
         valueFrom:
