@@ -29,6 +29,7 @@ from global_scheduler.endpoint_picker import answers
 from global_scheduler.endpoint_picker.app import make_picker
 from global_scheduler.endpoint_picker.config import PickerConfig
 from global_scheduler.endpoint_picker.following_stream import FollowingStream
+from global_scheduler.endpoint_picker.held_bodies import HeldBodies
 from global_scheduler.endpoint_picker.open_request import OpenRequest
 from global_scheduler.endpoint_picker.request_stream import RequestStream
 from global_scheduler.endpoint_picker.token_prompts import read_text
@@ -155,9 +156,10 @@ async def handle_alone(requests: int, callers: int, prompt: int) -> float:
         spent += time.process_time() - began
         return said
 
+    bodies = HeldBodies()
     for number in range(requests):
         user = f"user-{number % callers}"
-        placing, following = RequestStream(picker, {}, read_text, by_id), FollowingStream(by_id)
+        placing, following = RequestStream(picker, {}, read_text, by_id, bodies), FollowingStream(by_id)
         first, *_ = await handled(placing, placing_messages(completion(number, user, prompt), user))
         placed = ext_proc_pb2.ProcessingResponse.FromString(first).request_headers.response.header_mutation
         await handled(following, following_messages(placed.set_headers))

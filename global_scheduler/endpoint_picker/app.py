@@ -18,6 +18,7 @@ from global_scheduler.endpoint_picker.adapter_reports import AdapterReports
 from global_scheduler.endpoint_picker.config import PickerConfig
 from global_scheduler.endpoint_picker.endpoint_source import EndpointSource
 from global_scheduler.endpoint_picker.engine_poll import EnginePoll
+from global_scheduler.endpoint_picker.held_bodies import HeldBodies
 from global_scheduler.endpoint_picker.kubernetes.cluster_api import cluster_api
 from global_scheduler.endpoint_picker.kubernetes.inference_pool import InferencePool
 from global_scheduler.endpoint_picker.metrics import PickerMetrics
@@ -91,15 +92,16 @@ async def serving(
     observers: Sequence[Observer] = (),
     leaving: float = 0.0,
     adapters: AdapterReports | None = None,
+    bodies: HeldBodies | None = None,
 ) -> AsyncIterator[Server]:
     """Serve within the context; at its end the picker is not ready for `leaving` seconds before it is gone.
 
-    `observers` run meanwhile, and `adapters` may attach. A mistake in what runs in the background cancels the context
-    and is raised from it, in an ExceptionGroup.
+    `observers` run meanwhile, `adapters` may attach, and `bodies` is the budget of what is held of requests. A mistake
+    in what runs in the background cancels the context and is raised from it, in an ExceptionGroup.
     """
     tls = config.mutual_tls
     server = Server(config.listen, credentials=tls.server() if tls else None, health_listen=config.health_listen)
-    processor = ExternalProcessor(picker, config.weights, prompt_reader(config, picker))
+    processor = ExternalProcessor(picker, config.weights, prompt_reader(config, picker), bodies or HeldBodies())
     server.add(ext_proc_pb2_grpc.add_ExternalProcessorServicer_to_server, processor, NAME)
     usage = usage_reports.UsageReports(processor.placed)
     server.add(ratelimit_pb2_grpc.add_RateLimitServiceServicer_to_server, usage, usage_reports.NAME)

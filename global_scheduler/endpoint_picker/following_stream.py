@@ -20,6 +20,7 @@ class FollowingStream:
         self._placed: OpenRequest | None = None
 
     is_answered = True  # nothing is to be said, at any time
+    patience = None
 
     async def handle(self, message: ProcessingRequest) -> list[ProcessingResponse]:
         """Take note of a message."""
@@ -31,6 +32,13 @@ class FollowingStream:
             case "response_headers" if self._placed is not None:
                 self._placed.answered(message.response_headers, message.metadata_context)
         return []
+
+    async def place_held(self) -> list[ProcessingResponse]:
+        """Return nothing: the request is placed."""
+        return []
+
+    def written(self) -> None:
+        """Do nothing: no body is held."""
 
     def close(self) -> None:
         """End the request."""

@@ -2,7 +2,7 @@
 
 from global_scheduler.core.endpoint_pool import Pick
 from global_scheduler.endpoint_picker.picker import Picker
-from global_scheduler.endpoint_picker.request_headers import headers_of, served_of
+from global_scheduler.endpoint_picker.request_headers import headers_of, number_of, served_of
 from serving.envoy.ext_proc_pb2 import HttpHeaders, Metadata
 
 FIRST_ERROR = 400  # HTTP status
@@ -33,11 +33,12 @@ class OpenRequest:
             return
         headers = headers_of(message)
         began = self._picker.served(self.pick, served_of(metadata))
-        if int(headers.get(":status", "200")) >= FIRST_ERROR:
+        status = number_of(headers, ":status")
+        if status is not None and status >= FIRST_ERROR:
             self.end()
             return
         self._began = began
-        self._announced = int(headers["content-length"]) if "content-length" in headers else None
+        self._announced = number_of(headers, "content-length")
         if self._is_done:
             self.end()
 

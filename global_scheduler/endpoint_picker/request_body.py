@@ -6,7 +6,7 @@ of token ids are cut as the engine cuts them. Equal digests mean equal beginning
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -14,6 +14,11 @@ from fairlead.token_ids import TOKEN_BYTES, pack_ids
 from serving.blocks import DIGEST_BYTES, chain, root_seed
 
 PIECE = 64 * 1024  # bytes that are hashed at a time, about; between pieces other requests have a turn
+# A body of more objects, strings or token ids is a prompt as it stands. So a body costs little more time than a text of
+# its length does, which is what decides about the time that other requests wait.
+MOST_OBJECTS = 32 * 1024
+MOST_IDS = 1024 * 1024
+TokenIds = list[Annotated[int, msgspec.Meta(ge=0, lt=2**32)]]
 
 
 class _Part(msgspec.Struct):
@@ -41,7 +46,7 @@ class _Body(msgspec.Struct):
     system: str | list[str | _Part] | None = None
     instructions: str | None = None
     messages: list[_Message] = []
-    prompt: Any = None
+    prompt: msgspec.Raw = msgspec.Raw()
     input: str | list[str | _Message] | None = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
@@ -78,11 +83,14 @@ class Prompt(NamedTuple):
 
 
 _decoder = msgspec.json.Decoder(_Body)
+_ids_decoder = msgspec.json.Decoder(TokenIds)
 
 
 def prompt_of(body: bytes) -> Prompt:
     """Return the prompt in `body`. A body of another form is a prompt as it stands, without a model."""
     try:
+        if has_many_parts(body):
+            raise msgspec.DecodeError("too many parts")
         given = _decoder.decode(body)
         packed = token_ids(given.prompt) or "\0".join(_texts(given)).encode()
     except (msgspec.DecodeError, RecursionError, UnicodeError):
@@ -95,11 +103,31 @@ def prompt_of(body: bytes) -> Prompt:
     )
 
 
-def token_ids(prompt: Any) -> bytes:
+def has_many_parts(body: bytes) -> bool:
+    """Return whether JSON has more objects or strings than it is worth to read; braces within texts count, too."""
+    strings = (body.count(b'"') - body.count(b'\\"')) // 2
+    return max(body.count(b"{"), strings) > MOST_OBJECTS
+
+
+def token_ids(prompt: msgspec.Raw) -> bytes:
     """Return the packed token ids of a prompt that is given as such, else nothing."""
-    if isinstance(prompt, list) and prompt and all(type(each) is int and 0 <= each < 2**32 for each in prompt):
-        return pack_ids(prompt)
-    return b""
+    text = bytes(prompt)
+    if not text.startswith(b"[") or text.count(b",") >= MOST_IDS:
+        return b""
+    try:
+        return pack_ids(_ids_decoder.decode(text))
+    except (msgspec.DecodeError, RecursionError):
+        return b""
+
+
+def _prompt_text(prompt: msgspec.Raw) -> str:
+    """Return a text or several as such, and anything else as it is written."""
+    text = bytes(prompt)
+    try:
+        given = msgspec.json.decode(text, type=str | list[str])
+    except msgspec.DecodeError:
+        return text.decode()
+    return given if isinstance(given, str) else "\0".join(given)
 
 
 def _texts(body: _Body) -> Iterator[str]:
@@ -107,7 +135,7 @@ def _texts(body: _Body) -> Iterator[str]:
     yield from _raw(body.tools)
     yield from _content(body.system)
     yield from _content(body.instructions)
-    yield from map(str, body.prompt if isinstance(body.prompt, list) else [body.prompt or ""])
+    yield _prompt_text(body.prompt)
     for message in (*body.messages, *(body.input if isinstance(body.input, list) else [body.input or ""])):
         if isinstance(message, str):
             yield message

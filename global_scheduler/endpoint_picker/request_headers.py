@@ -19,6 +19,7 @@ CLIENT_HEADERS = (
 )
 OBJECTIVE_HEADERS = ("x-llm-d-inference-objective", "x-gateway-inference-objective")
 NOBODY = "default"
+MOST_DIGITS = 15
 
 
 def headers_of(message: ext_proc_pb2.HttpHeaders) -> dict[str, str]:
@@ -41,6 +42,12 @@ def weight_of(headers: Mapping[str, str], objectives: Mapping[str, int]) -> int:
     """Return the weight, in thousandths, of the objective that the headers name; an unknown objective weighs 1."""
     named = next((headers[name] for name in OBJECTIVE_HEADERS if name in headers), "")
     return objectives.get(named, WEIGHT_ONE)
+
+
+def number_of(headers: Mapping[str, str], name: str) -> int | None:
+    """Return a number of at most MOST_DIGITS digits; None where the header is missing or is no such number."""
+    text = headers.get(name, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS else None
 
 
 def subset_of(metadata: ext_proc_pb2.Metadata) -> set[str] | None:

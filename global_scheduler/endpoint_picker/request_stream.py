@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Mapping, MutableMapping
 
+from fairlead.errors import InvalidRequest
 from global_scheduler.endpoint_picker import answers
+from global_scheduler.endpoint_picker.held_bodies import HOLD_SECONDS, HeldBodies
 from global_scheduler.endpoint_picker.open_request import OpenRequest
 from global_scheduler.endpoint_picker.picker import Picker
 from global_scheduler.endpoint_picker.refused import no_endpoint
@@ -12,8 +14,6 @@ from global_scheduler.endpoint_picker.request_headers import client_of, headers_
 from global_scheduler.endpoint_picker.token_prompts import PromptReader
 from serving.envoy.ext_proc_pb2 import HttpBody, HttpHeaders, Metadata, ProcessingRequest, ProcessingResponse
 
-# A longer body is placed by its beginning, and its rest is passed on as it comes.
-MOST_HELD = 4 * 1024 * 1024
 # The stream that follows a request begins while the one that places it ends.
 FOLLOWING_SECONDS = 2.0
 
@@ -27,24 +27,37 @@ class RequestStream:
         objectives: Mapping[str, int],
         read: PromptReader,
         placed: MutableMapping[str, OpenRequest],
+        bodies: HeldBodies,
     ) -> None:
         self._picker = picker
         self._objectives = objectives
         self._read = read
         self._by_id = placed
-        self._client = ""
+        self._bodies = bodies
+        self._client: str | None = None  # before the headers
         self._weight = 0
         self._subset: set[str] | None = None
         self._chunks: list[bytes] = []
-        self._held = 0  # bytes
+        self._held = 0  # bytes, until the proxy has taken them
+        self._held_until: float | None = None  # time of the event loop, while a body is held
         self._body_ended = False
-        self._prompt = Prompt()
         self._placed: OpenRequest | None = None
 
     @property
     def is_answered(self) -> bool:
         """Return whether the answer has begun, after which the picker has nothing more to say."""
         return self._placed is not None and self._placed.is_answered
+
+    @property
+    def patience(self) -> float | None:
+        """The seconds after which `place_held` is due, where a part of a body is held."""
+        if self._held_until is None:
+            return None
+        return max(0.0, self._held_until - asyncio.get_running_loop().time())
+
+    async def place_held(self) -> list[ProcessingResponse]:
+        """Return the responses that place a request by what is held of its body; raises as `handle` does."""
+        return await self._place(ends=False)
 
     async def handle(self, message: ProcessingRequest) -> list[ProcessingResponse]:
         """Return the responses to a message; raises Refused and InvalidRequest, after which the stream is over."""
@@ -68,8 +81,14 @@ class RequestStream:
             case _:
                 return []
 
+    def written(self) -> None:
+        """Record that the proxy has taken all responses, and with them the body that was held."""
+        if self._placed is not None:
+            self._release()
+
     def close(self) -> None:
         """End the request, unless another stream follows it, which may still be on its way."""
+        self._release()
         if self._placed is None:
             return
         if self._placed.is_answered:
@@ -82,13 +101,15 @@ class RequestStream:
             placed.end()
 
     async def _request_headers(self, message: HttpHeaders, metadata: Metadata) -> list[ProcessingResponse]:
+        if self._client is not None:
+            raise InvalidRequest("the headers of the request came twice")
         headers = headers_of(message)
         self._subset = subset_of(metadata)
         if self._subset is not None and not self._subset:
             raise no_endpoint("the subset has no endpoint")
         self._client = client_of(headers)
         self._weight = weight_of(headers, self._objectives)
-        return [await self._destination()] if message.end_of_stream else []
+        return [await self._destination(Prompt())] if message.end_of_stream else []
 
     async def _request_body(self, part: HttpBody) -> list[ProcessingResponse]:
         if self._body_ended:
@@ -98,18 +119,30 @@ class RequestStream:
             return answers.body([part.body], part.end_of_stream)
         self._chunks.append(part.body)
         self._held += len(part.body)
-        return await self._place(part.end_of_stream) if part.end_of_stream or self._held >= MOST_HELD else []
+        self._bodies.hold(len(part.body))
+        if part.end_of_stream or self._bodies.is_enough(self._held):
+            return await self._place(part.end_of_stream)
+        if self._held_until is None:
+            self._held_until = asyncio.get_running_loop().time() + HOLD_SECONDS
+        return []
 
     async def _place(self, ends: bool) -> list[ProcessingResponse]:
         """Choose an endpoint for what was held, unless that has happened; return where it goes, and the body."""
         if self._placed is not None:
             return []
         chunks, self._chunks = self._chunks, []
-        self._prompt = await self._read(b"".join(chunks))
-        return [await self._destination(), *answers.body(chunks, ends)]
+        self._held_until = None
+        prompt = await self._read(b"".join(chunks))
+        return [await self._destination(prompt), *answers.body(chunks, ends)]
 
-    async def _destination(self) -> ProcessingResponse:
-        pick = await self._picker.place(self._client, self._weight, self._prompt, self._subset)
-        self._placed = OpenRequest(self._picker, pick, self._prompt.most_output)
+    def _release(self) -> None:
+        self._bodies.release(self._held)
+        self._held = 0
+
+    async def _destination(self, prompt: Prompt) -> ProcessingResponse:
+        if self._client is None:
+            raise InvalidRequest("the body came before the headers")
+        pick = await self._picker.place(self._client, self._weight, prompt, self._subset)
+        self._placed = OpenRequest(self._picker, pick, prompt.most_output)
         self._by_id[pick.request.request_id] = self._placed
         return answers.destination([pick.endpoint, *pick.fallbacks], pick.request.request_id)

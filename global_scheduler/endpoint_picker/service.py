@@ -8,6 +8,7 @@ from weakref import WeakValueDictionary
 from fairlead.errors import InvalidRequest
 from global_scheduler.endpoint_picker import answers
 from global_scheduler.endpoint_picker.following_stream import FollowingStream
+from global_scheduler.endpoint_picker.held_bodies import HeldBodies
 from global_scheduler.endpoint_picker.open_request import OpenRequest
 from global_scheduler.endpoint_picker.picker import Picker
 from global_scheduler.endpoint_picker.refused import Refused
@@ -21,12 +22,13 @@ NAME = "envoy.service.ext_proc.v3.ExternalProcessor"
 class ExternalProcessor(ext_proc_pb2_grpc.ExternalProcessorServicer):
     """Answers one stream for each HTTP request; the stream's end is the request's end."""
 
-    def __init__(self, picker: Picker, objectives: Mapping[str, int], read: PromptReader) -> None:
+    def __init__(self, picker: Picker, objectives: Mapping[str, int], read: PromptReader, bodies: HeldBodies) -> None:
         self._picker = picker
         self._read = read
         self._objectives = objectives
         self._streams: dict[asyncio.Task[Any], RequestStream | FollowingStream] = {}
         self.placed: WeakValueDictionary[str, OpenRequest] = WeakValueDictionary()  # by the picker's id
+        self._bodies = bodies
         self._is_leaving = False
 
     def leave(self) -> None:
@@ -39,14 +41,15 @@ class ExternalProcessor(ext_proc_pb2_grpc.ExternalProcessorServicer):
         """Choose the endpoint of one request, and follow the request to its end."""
         task = asyncio.current_task()
         assert task is not None
-        stream: RequestStream | FollowingStream = RequestStream(self._picker, self._objectives, self._read, self.placed)
+        stream: RequestStream | FollowingStream = RequestStream(
+            self._picker, self._objectives, self._read, self.placed, self._bodies
+        )
         try:
-            async for message in request_iterator:
+            while (message := await self._next(request_iterator, stream, context)) is not None:
                 if message.observability_mode and isinstance(stream, RequestStream):
                     stream = FollowingStream(self.placed)
                 self._streams[task] = stream
-                for response in await stream.handle(message):
-                    await context.write(response)
+                await _write(await stream.handle(message), stream, context)
         except Refused as refused:
             await context.write(answers.refusal(refused.status, refused.reason, str(refused)))
         except InvalidRequest as error:
@@ -57,3 +60,29 @@ class ExternalProcessor(ext_proc_pb2_grpc.ExternalProcessorServicer):
         finally:
             self._streams.pop(task, None)
             stream.close()
+
+    async def _next(
+        self,
+        messages: AsyncIterator[ext_proc_pb2.ProcessingRequest],
+        stream: RequestStream | FollowingStream,
+        context: Any,
+    ) -> ext_proc_pb2.ProcessingRequest | None:
+        """Return the next message, or None after the last; place a request meanwhile whose body takes too long."""
+        if stream.patience is None:
+            return await anext(messages, None)
+        reading = asyncio.ensure_future(anext(messages, None))
+        try:
+            await asyncio.wait({reading}, timeout=stream.patience)
+            if not reading.done():
+                await _write(await stream.place_held(), stream, context)
+            return await reading
+        finally:
+            reading.cancel()
+
+
+async def _write(
+    responses: list[ext_proc_pb2.ProcessingResponse], stream: RequestStream | FollowingStream, context: Any
+) -> None:
+    for response in responses:
+        await context.write(response)
+    stream.written()

@@ -3,12 +3,12 @@
 import asyncio
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
 from fairlead.token_ids import pack_ids
-from global_scheduler.endpoint_picker.request_body import Prompt, prompt_of, token_ids
+from global_scheduler.endpoint_picker.request_body import Prompt, TokenIds, has_many_parts, prompt_of, token_ids
 from serving.blocks import root_seed
 from serving.http_client import HttpClient
 
@@ -17,25 +17,34 @@ PromptReader = Callable[[bytes], Awaitable[Prompt]]
 CALL_SECONDS = 1.0
 REST_SECONDS = 5.0  # after a call that failed, in which prompts are read as text
 MOST_BYTES = 64 * 1024 * 1024  # of an answer
-# What of a request says which tokens its prompt has, in vLLM's call.
-FIELDS = (
-    "model",
-    "prompt",
-    "messages",
-    "tools",
-    "add_generation_prompt",
-    "continue_final_message",
-    "add_special_tokens",
-    "chat_template",
-    "chat_template_kwargs",
-)
-Fields = Mapping[str, msgspec.Raw]
+
+
+class _Fields(msgspec.Struct):
+    """The fields of a request that determine the tokens of its prompt, in vLLM's call."""
+
+    model: msgspec.Raw = msgspec.Raw()
+    prompt: msgspec.Raw = msgspec.Raw()
+    messages: msgspec.Raw = msgspec.Raw()
+    tools: msgspec.Raw = msgspec.Raw()
+    add_generation_prompt: msgspec.Raw = msgspec.Raw()
+    continue_final_message: msgspec.Raw = msgspec.Raw()
+    add_special_tokens: msgspec.Raw = msgspec.Raw()
+    chat_template: msgspec.Raw = msgspec.Raw()
+    chat_template_kwargs: msgspec.Raw = msgspec.Raw()
+
+
+class _Request(_Fields):
+    system: msgspec.Raw = msgspec.Raw()  # Anthropic's
+    cache_salt: str | None = None
 
 
 class TokenizedPrompt(msgspec.Struct):
     """An engine answers with token ids."""
 
-    tokens: list[int]
+    tokens: TokenIds
+
+
+_decoder = msgspec.json.Decoder(_Request)
 
 
 def token_root(scope: str) -> int:
@@ -63,30 +72,25 @@ class TokenPrompts:
     async def read(self, body: bytes) -> Prompt:
         """Return the prompt in `body`."""
         prompt = prompt_of(body)
+        if has_many_parts(body):
+            return prompt
         try:
-            fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-            packed = await self._packed(fields)
-            salt = msgspec.json.decode(fields["cache_salt"]) if "cache_salt" in fields else None
+            given = _decoder.decode(body)
         except (msgspec.DecodeError, RecursionError):
             return prompt
-        scope = salt if isinstance(salt, str) else ""
-        return prompt._replace(packed=packed, root=token_root(scope)) if packed else prompt
+        packed = token_ids(given.prompt) or pack_ids(await self._tokens(given))
+        return prompt._replace(packed=packed, root=token_root(given.cache_salt or "")) if packed else prompt
 
-    async def _packed(self, fields: Fields) -> bytes:
-        """Return the packed token ids; nothing where they are not known."""
-        given = msgspec.json.decode(fields["prompt"]) if "prompt" in fields else None
-        if packed := token_ids(given):
-            return packed
-        if (given is None or isinstance(given, str)) and ("prompt" in fields or "messages" in fields):
-            return pack_ids(await self._tokens(fields))
-        return b""
-
-    async def _tokens(self, fields: Fields) -> list[int]:
+    async def _tokens(self, given: _Request) -> list[int]:
+        """Return the token ids of a text or a chat; nothing where they are not known."""
         loop, endpoints = asyncio.get_running_loop(), self._endpoints()
-        if not endpoints or loop.time() < self._rests_until or "system" in fields:  # that is Anthropic's
+        text, messages = bytes(given.prompt), bytes(given.messages)
+        is_askable = text.startswith(b'"') or (messages and text in (b"", b"null") and not bytes(given.system))
+        if not is_askable or not endpoints or loop.time() < self._rests_until:
             return []
         client = HttpClient(endpoints[next(self._turns) % len(endpoints)])
-        asked = msgspec.json.encode({name: fields[name] for name in FIELDS if name in fields})
+        named = ((name, getattr(given, name)) for name in _Fields.__struct_fields__)
+        asked = msgspec.json.encode({name: value for name, value in named if bytes(value)})
         try:
             async with asyncio.timeout(CALL_SECONDS), client.call("POST", self._path, asked) as response:
                 body = await response.body(MOST_BYTES)

@@ -10,14 +10,16 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from global_scheduler.core.service_counters import ServiceCounters
-from global_scheduler.endpoint_picker import request_stream
+from global_scheduler.endpoint_picker import held_bodies, request_stream
 from global_scheduler.endpoint_picker.app import ALIVE, READY, endpoint_source, make_picker, serving
 from global_scheduler.endpoint_picker.config import PickerConfig
+from global_scheduler.endpoint_picker.held_bodies import HeldBodies
 from global_scheduler.endpoint_picker.picker import Picker
 from global_scheduler.endpoint_picker.service import NAME
 from global_scheduler.leadership import STANDBY, SoleLeadership
 from serving.envoy import ext_proc_pb2, ext_proc_pb2_grpc, ratelimit_pb2, ratelimit_pb2_grpc
 from tests.envoy.stream import Stream
+from tests.throttler.shared import until
 
 A, B, C = "10.0.0.1:8000", "10.0.0.2:8000", "[2001:db8::3]:8000"
 
@@ -28,12 +30,23 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_stream, "FOLLOWING_SECONDS", 0.2)
 
 
+class WatchedBodies(HeldBodies):
+    """The budget, and the most that was held at a time."""
+
+    peak = 0
+
+    def hold(self, size: int) -> None:
+        super().hold(size)
+        self.peak = max(self.peak, self.held)
+
+
 class Served:
     """A picker that serves in this process."""
 
-    def __init__(self, picker: Picker, channel: grpc.aio.Channel) -> None:
+    def __init__(self, picker: Picker, channel: grpc.aio.Channel, bodies: WatchedBodies) -> None:
         self.picker = picker
         self.channel = channel
+        self.bodies = bodies
 
     def stream(self) -> Stream:
         return Stream(ext_proc_pb2_grpc.ExternalProcessorStub(self.channel))
@@ -51,12 +64,12 @@ class Served:
 async def served(request: pytest.FixtureRequest) -> AsyncIterator[Served]:
     options = {"listen": "127.0.0.1:0", "endpoints": f"{A},{B},{C}", **getattr(request, "param", {})}
     config = PickerConfig(**options)
-    picker = make_picker(config, ServiceCounters())
+    picker, bodies = make_picker(config, ServiceCounters()), WatchedBodies()
     async with (
-        serving(config, picker, endpoint_source(config), SoleLeadership()) as server,
+        serving(config, picker, endpoint_source(config), SoleLeadership(), bodies=bodies) as server,
         grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel,
     ):
-        yield Served(picker, channel)
+        yield Served(picker, channel, bodies)
     picker.pool.check_invariants()
 
 
@@ -108,6 +121,56 @@ async def test_a_body_that_is_too_long_to_be_held_is_placed_by_its_beginning(ser
         tasks.create_task(stream.body(piece))
         passed_on = tasks.create_task(stream.passed_on())
     assert len(passed_on.result()) == 5 * len(piece)
+
+
+async def test_uploads_that_never_end_share_a_budget_and_short_bodies_have_room(served: Served) -> None:
+    piece, uploads = b"y" * 262_144, list[Stream]()
+    for _ in range(40):  # together 2.4 times the budget
+        uploads.append(served.stream())
+        await uploads[-1].headers(x_fairlead_user="mallory")
+        for _ in range(15):
+            await uploads[-1].body(piece, end=False)
+    assert await uploads[-1].chosen(), "what exceeds its share of the budget is placed by its beginning"
+    assert held_bodies.MOST_TOGETHER / 8 < served.bodies.peak < held_bodies.MOST_TOGETHER
+    await served.stream().place(chat("hello" * 1000), x_fairlead_user="ann")
+    for upload in uploads:
+        upload.call.cancel()
+    await until(lambda: served.bodies.held == 0, "nothing is held of a request that is gone")
+
+
+async def test_a_slow_upload_is_placed_by_what_has_arrived(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_stream, "HOLD_SECONDS", 0.05)
+    stream = served.stream()
+    await stream.headers()
+    await stream.body(b'{"prompt": "', end=False)
+    assert await stream.chosen()
+    await stream.body(b'hello"}')
+    assert await stream.passed_on() == b'{"prompt": "hello"}'
+    assert served.bodies.held == 0
+
+
+async def test_a_body_before_its_headers_and_headers_that_come_twice_are_refused(served: Served) -> None:
+    stream = served.stream()
+    await stream.body(b"{}")
+    assert await stream.refused() == (400, "invalid-request", "the body came before the headers")
+    stream = served.stream()
+    await stream.headers(end=True)
+    assert await stream.chosen()
+    await stream.headers(end=True)
+    assert await stream.refused() == (400, "invalid-request", "the headers of the request came twice")
+    stream = served.stream()
+    await stream.call.write(ext_proc_pb2.ProcessingRequest(request_trailers=ext_proc_pb2.HttpTrailers()))
+    assert (await stream.refused())[0] == 400
+
+
+@pytest.mark.parametrize("status", ["abc", "", "-1", "2 0", "9" * 5000, "²"])
+@pytest.mark.parametrize("length", ["1 2", "x", "-5", "9" * 5000, "٣", "1e9"])
+async def test_headers_of_an_answer_that_are_no_numbers_tell_nothing(served: Served, status: str, length: str) -> None:
+    stream = served.stream()
+    await stream.place(chat("hello"))
+    await stream.answered(status, content_length=length)
+    await stream.end()
+    await until(lambda: sum(served.outstanding()) == 0, "the request has ended")
 
 
 async def test_a_request_without_a_body_is_placed(served: Served) -> None:
@@ -231,7 +294,7 @@ async def test_a_picker_that_stands_by_is_healthy_and_not_ready() -> None:
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=""))
         while (await watch.read()).status != health_pb2.HealthCheckResponse.SERVING:
             pass
-        health = Served(picker, channel).health
+        health = Served(picker, channel, WatchedBodies()).health
         assert [await health(name) for name in (ALIVE, READY, NAME)] == [
             health_pb2.HealthCheckResponse.SERVING,
             health_pb2.HealthCheckResponse.NOT_SERVING,
