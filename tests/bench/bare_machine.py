@@ -1,6 +1,7 @@
 """An emulation of a machine that receives the working tree and nothing else: its files without `.git`, an environment
 with the packages of a usual image for PyTorch, no programs but Python, and no network."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -63,13 +64,9 @@ class BareMachine:
 
 
 def _copy_tree(into: Path) -> None:
-    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
-    for name in names:
-        source, target = ROOT / name, into / name
-        if name and source.is_file():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(source.read_bytes())
+    """Copy what git would track: not its own folder, nor what .gitignore names."""
+    ignored = [line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines()]
+    shutil.copytree(ROOT, into, ignore=shutil.ignore_patterns(".git", *ignored))
 
 
 def _link(package: str, site: Path) -> None:
