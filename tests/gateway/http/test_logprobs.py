@@ -59,6 +59,15 @@ def test_a_completion_says_where_its_tokens_begin(http: HttpClient) -> None:
         assert [each for piece in pieces if piece for each in piece[name]] == whole
 
 
+@pytest.mark.parametrize("text", ["日本語 x", "a\N{WOMAN}\N{ZERO WIDTH JOINER}\N{GIRL} z", "plain", "é"])
+def test_each_part_of_a_character_begins_where_the_character_does(http: HttpClient, text: str) -> None:
+    """The tokens of the fake engine are bytes."""
+    body = {"prompt": text, "max_tokens": 2, "echo": True, "logprobs": 0, "ignore_eos": True}
+    [choice] = http.post(TEXT, body).json["choices"]
+    expected = [index for index, character in enumerate(choice["text"]) for _ in character.encode()]
+    assert choice["logprobs"]["text_offset"] == expected
+
+
 def test_a_part_of_a_character_keeps_its_bytes_and_minus_infinity_is_a_number() -> None:
     tokens = [
         entry(b"\xc3", -math.inf, (b"a", -0.5), (b"\xc3", -1.0)),
