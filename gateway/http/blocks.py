@@ -16,7 +16,7 @@ EXPECTED = {
     "assistant": "'text', 'tool_use' and 'thinking'",
     "system": "'text'",
 }
-OF_CALLERS = ("tool_use", "tool_result")
+RESULTS = ("text", "tool_reference")  # parts of the result of a tool
 
 
 class Block(msgspec.Struct):
@@ -69,7 +69,7 @@ class MessageBlocks(msgspec.Struct):
                     pass
                 case "user", "tool_result":
                     results += 1
-                    content = result_text(block.content, f"{place}[{index}].content")
+                    content = result_text(block.content, f"{place}[{index}].content", RESULTS)
                     yield common_pb2.ChatMessage(role="tool", content=content, tool_call_id=block.tool_use_id)
                 case _ if block.is_left_out:
                     pass

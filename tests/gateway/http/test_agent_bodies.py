@@ -28,16 +28,25 @@ CLAUDE_CODE = {
                 {"type": "server_tool_use", "id": "srv", "name": "web_search", "input": {"query": "ls"}},
                 {"type": "web_search_tool_result", "tool_use_id": "srv", "content": []},
                 {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "ls"}, **EPHEMERAL},
+                {"type": "tool_use", "id": "toolu_2", "name": "ToolSearch", "input": {"query": "fetch"}},
             ],
         },
         {
             "role": "user",
-            "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "a.txt", "is_error": False}],
+            "content": [
+                {"type": "tool_result", "tool_use_id": "toolu_1", "content": "a.txt", "is_error": False},
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "toolu_2",
+                    "content": [{"type": "tool_reference", "tool_name": "Fetch"}],
+                },
+            ],
         },
         {"role": "system", "content": "Answer briefly."},
     ],
     "tools": [
         {"name": "Bash", "description": "Run.", "input_schema": {"type": "object"}, "eager_input_streaming": True},
+        {"name": "Fetch", "input_schema": {"type": "object"}, "defer_loading": True},
         {"type": "web_search_20250305", "name": "web_search", "max_uses": 8},
         {"type": "mcp_toolset", "mcp_server_name": "files"},
     ],
@@ -112,7 +121,7 @@ CHATS = {
 }
 NOTHING = {"input": "hi", "reasoning": {"effort": None, "summary": None}, "include": None, "truncation": "disabled"}
 IN_CLAUDE_CODE = (
-    "output_config.effort, thinking, context_management.edits[1], tools[1], tools[2], messages[2].content[1], "
+    "output_config.effort, thinking, context_management.edits[1], tools[2], tools[3], messages[2].content[1], "
     "messages[2].content[2], output_config.task_budget"
 )
 IN_CODEX = (
