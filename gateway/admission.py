@@ -37,6 +37,7 @@ from throttler.throttler import Throttler
 
 Request = TypeVar("Request")
 CHARACTERS_PER_TOKEN = 4  # in English text
+REFUSED_BYTES = 256 * 1024  # of a refused body, for each of which the call counts once more towards its user's limit
 Receive = Callable[[], Awaitable[Request]]  # reads and parses the call's request; raises InvalidRequest
 
 
@@ -114,7 +115,8 @@ class Admission:
             model, sampling = self._examine(received, identity, call)
             waiting = self._wait(request.prompt, identity.client)
         except FairleadError:
-            self._throttler.refused(identity.client)
+            for _ in range(1 + call.body_bytes // REFUSED_BYTES):
+                self._throttler.refused(identity.client)
             raise
         call.cleanup.callback(waiting.close)
         permit = await self._decide(request, sampling.max_tokens, identity, call)

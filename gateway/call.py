@@ -18,6 +18,7 @@ class Call:
     request_id: str
     deadline: float | None  # loop time
     traceparent: str = ""
+    body_bytes: int = 0  # of the request, once it has arrived
     caller_request_id: str = ""  # chosen by the caller; two calls may have the same
     client: str = ""
     app: str = ""  # the app for which the call is counted

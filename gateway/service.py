@@ -42,7 +42,12 @@ class InferenceService:
         # The id is not in the initial metadata, which would cost a write of their own; Accepted, the first message,
         # carries it too.
         context.set_trailing_metadata(request_id_metadata(call.request_id))
-        receive = self._request(context, inference_pb2.GenerateRequest.FromString)
+
+        def parse(data: bytes) -> inference_pb2.GenerateRequest:
+            call.body_bytes = len(data)
+            return inference_pb2.GenerateRequest.FromString(data)
+
+        receive = self._request(context, parse)
         front = GrpcFront(context, self._admission, receive, call.request_id)
         driver = self._calls.drive(front, call)
         try:
@@ -89,7 +94,10 @@ class InferenceService:
         """Return a function that reads and parses the call's only message."""
 
         async def receive() -> Request:
-            return parsed(parse, await only(self._bodies.receive, context))
+            data = await only(self._bodies.receive, context)
+            payer = shown(context.invocation_metadata()).authorization or context.peer().rpartition(":")[0]
+            await self._bodies.turns.turn(payer, len(data))
+            return parsed(parse, data)
 
         return receive
 

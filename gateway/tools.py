@@ -5,15 +5,12 @@ from fairlead.v1 import common_pb2, worker_pb2
 from serving.names import MAX_NAME
 from serving.sampling_params import SamplingParams
 
-MAX_TOOLS = 128
 TOOLS = "prompt.chat.tools"
 CHOICE = "prompt.chat.tool_choice"
 
 
 def check_tools(chat: common_pb2.Chat) -> None:
-    """Raise InvalidRequest for too many tools, for names that are missing or too long, and for calls out of place."""
-    if len(chat.tools) > MAX_TOOLS:
-        raise InvalidRequest(f"must hold at most {MAX_TOOLS} tools, got {len(chat.tools)}", TOOLS)
+    """Raise InvalidRequest for names that are missing or too long, and for calls out of place."""
     for index, tool in enumerate(chat.tools):
         _check_name(tool.name, f"{TOOLS}[{index}].name")
     _check_choice(chat)

@@ -6,6 +6,7 @@ from fairlead.errors import InvalidRequest, TooLong
 from fairlead.token_ids import TOKEN_BYTES, unpack_ids
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2
 from gateway.chat_template import FIELD, check_template_kwargs
+from gateway.counts import MAX_MESSAGES, MAX_TOOL_CALLS, MAX_TOOLS, check_count
 from gateway.tools import check_constraint, check_tools
 from serving.names import MAX_NAME, normalized
 from serving.prompt_size import check_size
@@ -14,11 +15,11 @@ from serving.wire import sampling_from_proto
 
 ROLES = ("system", "user", "assistant", "tool")
 MAX_TOKEN = 1024  # bytes of an interaction's token; valid ones are far shorter
-MAX_MESSAGES = 10_000  # messages of a chat; a request would have room for millions of empty ones
 
 
 def check_prompt(prompt: common_pb2.Prompt, model: scheduler_pb2.ModelInfo) -> None:
     """Raise InvalidRequest for an invalid prompt, or TooLong for one that is certainly too long; tokenize nothing."""
+    _check_counts(prompt.chat)
     check_size(prompt, model.max_prompt_tokens, model.longest_token)
     match prompt.WhichOneof("kind"):
         case "text":
@@ -100,10 +101,17 @@ def check_length(prompt_tokens: int, max_tokens: int, model: scheduler_pb2.Model
         )
 
 
+def _check_counts(chat: common_pb2.Chat) -> None:
+    """Raise InvalidRequest for a chat of more parts than anything else should look at."""
+    check_count(len(chat.messages), MAX_MESSAGES, "messages", "prompt.chat.messages")
+    check_count(len(chat.tools), MAX_TOOLS, "tools", "prompt.chat.tools")
+    calls = sum(len(message.tool_calls) for message in chat.messages)
+    check_count(calls, MAX_TOOL_CALLS, "tool calls", "prompt.chat.messages")
+
+
 def _check_chat(chat: common_pb2.Chat) -> None:
     count = len(chat.messages)
     _require(count > 0, "must hold at least 1 message, got 0", "prompt.chat.messages")
-    _require(count <= MAX_MESSAGES, f"must hold at most {MAX_MESSAGES} messages, got {count}", "prompt.chat.messages")
     for index, message in enumerate(chat.messages):
         field = f"prompt.chat.messages[{index}].role"
         _require(message.role in ROLES, f"must be one of {', '.join(ROLES)}, got {message.role[:MAX_NAME]!r}", field)

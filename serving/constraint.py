@@ -33,7 +33,13 @@ class Constraint:
     def __post_init__(self) -> None:
         if self.size > MAX_CONSTRAINT_BYTES:
             raise InvalidRequest(f"at most {MAX_CONSTRAINT_BYTES} bytes, got {self.size}", self.field)
-        if self.kind == "choice" and not 1 <= len(self.texts) <= MAX_CHOICES:
-            raise InvalidRequest(f"must hold 1 to {MAX_CHOICES} texts, got {len(self.texts)}", self.field)
+        if self.kind == "choice":
+            check_choices(len(self.texts))
         if not all(self.texts):
             raise InvalidRequest("must not be empty", self.field)
+
+
+def check_choices(texts: int) -> None:
+    """Raise InvalidRequest for no choices, and for more texts than a choice may have."""
+    if not 1 <= texts <= MAX_CHOICES:
+        raise InvalidRequest(f"must hold 1 to {MAX_CHOICES} texts, got {texts}", "sampling.choice")

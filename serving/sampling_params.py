@@ -85,20 +85,30 @@ class SamplingParams:
             _within("logprobs", self.logprobs, 0, MAX_LOGPROBS)
         if self.prompt_logprobs is not None:
             _within("prompt_logprobs", self.prompt_logprobs, 0, MAX_LOGPROBS)
-        _at_most("logit_bias", len(self.logit_bias), MAX_BIASED_TOKENS, "token ids")
+        check_biases(len(self.logit_bias))
         for token, bias in self.logit_bias:
             _within(f"logit_bias[{token}]", bias, -MAX_LOGIT_BIAS, MAX_LOGIT_BIAS)
-        _at_most("stop", len(self.stop), MAX_STOP_STRINGS, "stop strings")
+        check_stops(len(self.stop), len(self.stop_token_ids))
         for text in self.stop:
             if not text:
                 raise InvalidRequest("a stop string must not be empty", "sampling.stop")
             _at_most("stop", len(text), MAX_STOP_CHARACTERS, "characters in a stop string")
-        _at_most("stop_token_ids", len(self.stop_token_ids), MAX_STOP_TOKENS, "stop token ids")
         if self.constraint is not None and (self.ignore_eos or self.min_tokens):
             raise InvalidRequest(
                 "not together with ignore_eos or min_tokens, since the output ends when it is complete",
                 self.constraint.field,
             )
+
+
+def check_stops(strings: int, token_ids: int) -> None:
+    """Raise InvalidRequest for more stop strings or stop token ids than a call may have."""
+    _at_most("stop", strings, MAX_STOP_STRINGS, "stop strings")
+    _at_most("stop_token_ids", token_ids, MAX_STOP_TOKENS, "stop token ids")
+
+
+def check_biases(token_ids: int) -> None:
+    """Raise InvalidRequest for biases of more tokens than a call may have."""
+    _at_most("logit_bias", token_ids, MAX_BIASED_TOKENS, "token ids")
 
 
 def _within(field: str, value: float, low: float, high: float | None) -> None:

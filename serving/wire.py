@@ -7,8 +7,8 @@ from google.protobuf.message import DecodeError
 
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2, scheduler_pb2
-from serving.constraint import Constraint
-from serving.sampling_params import SamplingParams
+from serving.constraint import Constraint, check_choices
+from serving.sampling_params import SamplingParams, check_biases, check_stops
 
 M = TypeVar("M")
 _REPEATED = ("stop", "stop_token_ids", "logit_bias")
@@ -36,6 +36,8 @@ def sampling_from_proto(message: common_pb2.SamplingParams, default_max_tokens: 
 
     `default_max_tokens`, if given, replaces the default of `max_tokens`. Raise InvalidRequest for a bad value.
     """
+    check_stops(len(message.stop), len(message.stop_token_ids))
+    check_biases(len(message.logit_bias))
     given = {name: getattr(message, name) for name in _SCALARS if message.HasField(name)}
     if default_max_tokens is not None:
         given.setdefault("max_tokens", default_max_tokens)
@@ -66,6 +68,7 @@ def _constraint_from(message: common_pb2.SamplingParams) -> Constraint | None:
         case "json_object":
             return Constraint("json_object") if message.json_object else None
         case "choice":
+            check_choices(len(message.choice.texts))
             return Constraint("choice", tuple(message.choice.texts))
         case kind:
             return Constraint(kind, (getattr(message, kind),))

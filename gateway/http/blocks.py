@@ -7,9 +7,9 @@ import msgspec
 
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
+from gateway.counts import MAX_MESSAGES, MAX_TOOLS, check_count
 from gateway.http.chat_prompt import arguments_text
 from gateway.http.content import result_text
-from gateway.validation import MAX_MESSAGES
 
 EXPECTED = {
     "user": "'text' and 'tool_result'",
@@ -104,7 +104,11 @@ class ToolChoice(msgspec.Struct):
 
 
 def tools_of(tools: Sequence[ToolSchema] | None, choice: ToolChoice | None) -> list[common_pb2.Tool]:
-    """Return the tools that the prompt offers to the model: none if the caller chooses none."""
+    """Return the tools that the prompt offers to the model: none if the caller chooses none.
+
+    Raises InvalidRequest for too many.
+    """
+    check_count(len(tools or ()), MAX_TOOLS, "tools", "tools")
     if choice is not None and choice.type == "none":
         return []
     return [_tool(tool) for tool in tools or () if not tool.is_left_out]

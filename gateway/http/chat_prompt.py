@@ -8,8 +8,10 @@ import msgspec
 from fairlead.errors import InvalidRequest
 from fairlead.prompt import as_template_kwargs
 from fairlead.v1 import common_pb2
-from gateway.chat_template import MAX_BYTES
+from gateway.chat_template import MAX_BYTES, MAX_DEPTH
+from gateway.counts import MAX_TOOL_CALLS, check_count
 from gateway.http.content import Content, text_of
+from gateway.http.json_shape import check_shape
 from gateway.http.wishes import Wish, ask
 
 ROLES = {"developer": "system"}  # another name for it
@@ -84,6 +86,8 @@ def chat_prompt(
 
     Raises InvalidRequest for what is not text, and for variables of the template that are too large.
     """
+    calls = sum(len(message.tool_calls or ()) for message in messages)
+    check_count(calls, MAX_TOOL_CALLS, "tool calls", "messages")
     chat = common_pb2.Chat(
         messages=[message.as_message(f"messages[{index}]") for index, message in enumerate(messages)],
         add_generation_prompt=add_generation_prompt,
@@ -93,16 +97,14 @@ def chat_prompt(
     )
     ask(chat, wishes)
     if chat_template_kwargs:
-        _check_size(chat_template_kwargs)
+        _check_kwargs(chat_template_kwargs)
         chat.chat_template_kwargs.CopyFrom(as_template_kwargs(chat_template_kwargs))
     return common_pb2.Prompt(chat=chat)
 
 
-def _check_size(chat_template_kwargs: dict[str, Any]) -> None:
-    """Raise InvalidRequest for variables that are too large, before a message is made of them, which takes long."""
-    try:
-        size = len(msgspec.json.encode(chat_template_kwargs))
-    except RecursionError:
-        raise InvalidRequest("nested too deeply", "chat_template_kwargs") from None
-    if size > MAX_BYTES:
-        raise InvalidRequest(f"at most {MAX_BYTES} bytes, got {size}", "chat_template_kwargs")
+def _check_kwargs(chat_template_kwargs: dict[str, Any]) -> None:
+    """Raise InvalidRequest for variables that are too large or nested too deeply to make a message of them."""
+    text = msgspec.json.encode(chat_template_kwargs)
+    if len(text) > MAX_BYTES:
+        raise InvalidRequest(f"at most {MAX_BYTES} bytes, got {len(text)}", "chat_template_kwargs")
+    check_shape(text, "chat_template_kwargs", 2 * MAX_DEPTH)  # the exact limit names the variable

@@ -1,7 +1,7 @@
 """POST /v1/completions."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -10,6 +10,7 @@ from fairlead.token_ids import pack_ids
 from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.core.coalescer import OutputChunk
+from gateway.counts import MAX_TOKEN_IDS, check_count
 from gateway.http.api import Generation
 from gateway.http.choices import ChoicesAnswer, ChoicesFormat
 from gateway.http.decoding import decode
@@ -112,12 +113,13 @@ class CompletionRequest(UnsupportedByCompletions, kw_only=True):
             return [self.prompt]
         if not self.prompt:
             raise InvalidRequest("must hold at least 1 prompt, got 0", "prompt")
-        ids = [part for part in self.prompt if isinstance(part, int)]
-        if not ids:
-            return [part for part in self.prompt if not isinstance(part, int)]
-        if len(ids) < len(self.prompt):
+        check_count(len(self.prompt), MAX_TOKEN_IDS, "token ids", "prompt")
+        kinds = set(map(type, self.prompt))
+        if int not in kinds:
+            return cast("list[str | list[int]]", self.prompt)
+        if len(kinds) > 1:
             raise InvalidRequest("must hold token ids or prompts, not both", "prompt")
-        return [ids]
+        return [cast("list[int]", self.prompt)]
 
     def _prompt(self, prompt: str | list[int]) -> common_pb2.Prompt:
         if isinstance(prompt, str):

@@ -9,6 +9,7 @@ from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
 from gateway.http.openai_request import OpenAIRequest
 from gateway.http.wishes import Level
+from serving.constraint import check_choices
 
 Schema = dict[str, Any] | bool
 Given = tuple[str, common_pb2.SamplingParams]  # a parameter's name, and the constraint for which it asks
@@ -104,6 +105,7 @@ def _of_vllm(prefix: str, asked: StructuredOutputs) -> Iterator[Given]:
     if asked.regex is not None:
         yield f"{prefix}regex", common_pb2.SamplingParams(regex=asked.regex)
     if asked.choice is not None:
+        check_choices(len(asked.choice))
         yield f"{prefix}choice", common_pb2.SamplingParams(choice=common_pb2.Choices(texts=asked.choice))
     if asked.grammar is not None:
         yield f"{prefix}grammar", common_pb2.SamplingParams(grammar=asked.grammar)

@@ -10,11 +10,11 @@ from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
 from gateway.core.response_store import ResponseStore
 from gateway.core.stored_conversation import StoredConversation, StoredItem
+from gateway.counts import MAX_MESSAGES
 from gateway.credentials import Credentials
 from gateway.http.errors import ConversationNotFound
 from gateway.http.input_item import InputItem
 from gateway.tenants import CallerIdentity
-from gateway.validation import MAX_MESSAGES
 from serving.rpc.channel import MAX_REQUEST_BYTES
 
 SHOWN = 64  # characters of an unknown id that an error message shows

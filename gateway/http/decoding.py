@@ -6,6 +6,7 @@ from typing import TypeVar
 import msgspec
 
 from fairlead.errors import InvalidRequest
+from gateway.http.json_shape import check_shape
 
 T = TypeVar("T")
 # Pairs of escapes, escaped backslashes, and then halves of pairs, which stand alone.
@@ -17,6 +18,7 @@ SHOWN = 256  # characters of a message that shows what the body holds: it may sh
 
 def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     """Return `body` as what `decoder` reads; raises InvalidRequest that names the field."""
+    check_shape(body)
     try:
         return _decoded(decoder, body)
     except msgspec.ValidationError as error:

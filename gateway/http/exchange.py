@@ -101,6 +101,7 @@ class Exchange:
     async def _receive(self) -> CallRequest:
         """Read the request, and begin the calls that it asks for beside the first."""
         body = await self._request.body(self._bodies)
+        self._calls[0].body_bytes = len(body)
         asked = self._api(body)
         first, *others = asked.generations()
         request = self._call_request(asked, first)

@@ -9,7 +9,7 @@ from fairlead.v1 import common_pb2
 from gateway.http.constraint import ConstrainedRequest
 from gateway.http.sampling import Natural
 from gateway.http.wishes import Level, Wish, effort, verbosity, without_effect
-from serving.sampling_params import MAX_LOGPROBS
+from serving.sampling_params import MAX_LOGPROBS, check_biases
 
 MAX_CALLS = 128
 Alternatives = Annotated[int, msgspec.Meta(ge=0, le=MAX_LOGPROBS)]  # most likely tokens at a position
@@ -104,6 +104,7 @@ class Parameters(Unsupported, kw_only=True):
         """Return how tokens are chosen, with OpenAI's defaults; raises InvalidRequest for two constraints."""
         sampling = self.parameters(self.max_tokens, [self.stop] if isinstance(self.stop, str) else self.stop)
         if self.logit_bias:
+            check_biases(len(self.logit_bias))
             sampling.logit_bias.update(self.logit_bias)
         self.constrain(sampling)
         return sampling

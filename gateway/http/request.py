@@ -41,17 +41,19 @@ class HttpRequest:
         )
 
     async def body(self, bodies: MessageBodyLimiter) -> bytes:
-        """Read the body, in its turn among all that arrive.
+        """Read the body, in its turn among all that arrive; what is to be made of a large one must be made at once.
 
         Raises BodyTooLarge, QueueFull for one that does not arrive in time, and Cancelled.
         """
         length = self.headers.get("content-length", "")
         if length.isdecimal() and int(length) > MAX_REQUEST_BYTES:  # said to be: not a byte of it is read
             raise BodyTooLarge(f"a body has at most {MAX_REQUEST_BYTES} bytes, got {length}")
+        host, port = self._client or ("", 0)
         if self.connection.has_arrived:  # it waits for nothing and needs no place
-            return await self._read()
-        client = self._client
-        data: bytes = await bodies.arrive(f"{client[0]}:{client[1]}" if client else "", self._read)
+            data = await self._read()
+        else:
+            data = await bodies.arrive(f"{host}:{port}", self._read)
+        await bodies.turns.turn(self.credentials.authorization or host, len(data))
         return data
 
     async def begin(self, status: int, headers: Headers) -> None:

@@ -7,6 +7,7 @@ import msgspec
 
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
+from gateway.counts import MAX_TOOLS, check_count
 from gateway.http.tools import FunctionDefinition, TextRule, as_tool, custom_tool, tool_choice
 
 
@@ -52,9 +53,13 @@ class OfferedTool(NamedTuple):
 
 
 class ResponseTools:
-    """The tools of one request, by the names by which the model knows them; `left_out` are the fields of the others."""
+    """The tools of one request, by the names by which the model knows them; `left_out` are the fields of the others.
+
+    Raises InvalidRequest for too many.
+    """
 
     def __init__(self, tools: Sequence[ResponseTool]) -> None:
+        check_count(sum(len(tool.tools or (tool,)) for tool in tools), MAX_TOOLS, "tools", "tools")
         self.left_out: list[str] = []
         self.offered: list[common_pb2.Tool] = []
         self._known: dict[str, OfferedTool] = {}

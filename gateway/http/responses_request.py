@@ -7,6 +7,7 @@ import msgspec
 
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
+from gateway.counts import MAX_MESSAGES
 from gateway.http.constraint import JsonObjectFormat, SchemaFormat, TextFormat, TextOptions, of_schema
 from gateway.http.decoding import decode
 from gateway.http.input_item import InputItem
@@ -16,7 +17,6 @@ from gateway.http.sampling import Natural
 from gateway.http.unsupported import check_supported
 from gateway.http.wishes import Level, Wish, effort, verbosity, without_effect
 from gateway.tools import needs_call
-from gateway.validation import MAX_MESSAGES
 
 
 class UnsupportedByResponses(OpenAIRequest, kw_only=True):

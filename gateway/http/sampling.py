@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 
 from fairlead.v1 import common_pb2
+from serving.sampling_params import check_stops
 
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 SEEDS = 2**64
@@ -27,7 +28,11 @@ class Sampling(msgspec.Struct, kw_only=True):
     ignore_eos: bool | None = None
 
     def parameters(self, max_tokens: int | None, stop: Sequence[str] | None) -> common_pb2.SamplingParams:
-        """Return how tokens are chosen, up to `max_tokens` of them or to one of the texts `stop`."""
+        """Return how tokens are chosen, up to `max_tokens` of them or to one of the texts `stop`.
+
+        Raise InvalidRequest for more stops than a call may have.
+        """
+        check_stops(len(stop or ()), len(self.stop_token_ids or ()))
         return common_pb2.SamplingParams(
             max_tokens=max_tokens,
             temperature=1.0 if self.temperature is None else self.temperature,

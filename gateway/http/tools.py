@@ -7,6 +7,7 @@ import msgspec
 
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
+from gateway.counts import MAX_TOOLS, check_count
 
 RUN_BY_CALLERS = ("function", "custom")
 TEXT = "input"  # the argument of a custom tool's function
@@ -46,6 +47,7 @@ def tools_to_offer(tools: Sequence[ToolDefinition] | None, choice: Any) -> list[
 
     Raises InvalidRequest for tools that this API cannot tell calls of.
     """
+    check_count(len(tools or ()), MAX_TOOLS, "tools", "tools")
     offered = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(tools or ()) if tool.type in RUN_BY_CALLERS]
     return [] if choice == "none" else offered
 
@@ -66,7 +68,8 @@ def tool_choice(choice: Any, parallel: bool | None) -> common_pb2.ToolChoice:
         case {"type": "function", "name": str(name)} | {"type": "function", "function": {"name": str(name)}} if name:
             return common_pb2.ToolChoice(name=name, single=single)
         case _:
-            raise InvalidRequest(f"{CHOICES}, got {repr(choice)[:64]}", "tool_choice")
+            got = msgspec.json.encode(choice)[:64].decode(errors="replace")
+            raise InvalidRequest(f"{CHOICES}, got {got}", "tool_choice")
 
 
 def as_tool(function: FunctionDefinition) -> common_pb2.Tool:

@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 
 from fairlead.errors import QueueFull
+from serving.body_turns import BodyTurns
 from serving.rpc.concurrency_limiter import ConcurrencyLimiter
 
 WAITING = 1000  # messages that may wait for a place
@@ -29,10 +30,12 @@ class MessageBodyLimiter:
     gRPC buffers almost nothing of a message before it is read, but all of it from then on, however slowly it arrives.
     At most `places` messages are therefore read at a time. Others wait, and connections take turns. A message must
     arrive within `seconds`. When a message has waited `patience` seconds for a place, the connection with the most
-    places loses its oldest message, if that has been arriving for at least `patience` seconds.
+    places loses its oldest message, if that has been arriving for at least `patience` seconds. Large ones then wait for
+    their `turns` to be made into objects.
     """
 
     def __init__(self, places: int, seconds: float, patience: float) -> None:
+        self.turns = BodyTurns()
         self._places = places
         self._each = round(EACH * places)
         self._seconds = seconds

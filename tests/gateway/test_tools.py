@@ -3,8 +3,10 @@
 import pytest
 
 from fairlead.errors import InvalidRequest, Unavailable
-from fairlead.v1 import common_pb2, worker_pb2
-from gateway.tools import MAX_TOOLS, check_rendered, check_tools
+from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
+from gateway.counts import MAX_TOOLS
+from gateway.tools import check_rendered, check_tools
+from gateway.validation import check_prompt
 
 CALLED = common_pb2.ChatMessage(role="assistant", tool_calls=[common_pb2.ToolCall(name="f")])
 ANSWERED = common_pb2.ChatMessage(role="tool", tool_call_id="a")
@@ -39,7 +41,6 @@ def test_names_and_the_number_of_tools_are_limited() -> None:
     tools = [common_pb2.Tool(name="f")] * MAX_TOOLS
     check_tools(common_pb2.Chat(tools=tools, messages=[CALLED, ANSWERED]))
     for chat, field in (
-        (common_pb2.Chat(tools=[*tools, tools[0]]), "prompt.chat.tools"),
         (common_pb2.Chat(tools=[common_pb2.Tool(name="f" * 1000)]), "prompt.chat.tools[0].name"),
         (
             common_pb2.Chat(messages=[common_pb2.ChatMessage(role="assistant", tool_calls=[common_pb2.ToolCall()])]),
@@ -49,3 +50,5 @@ def test_names_and_the_number_of_tools_are_limited() -> None:
         with pytest.raises(InvalidRequest) as caught:
             check_tools(chat)
         assert caught.value.field == field
+    with pytest.raises(InvalidRequest, match="tools: must hold at most 128 tools, got 129"):
+        check_prompt(common_pb2.Prompt(chat=common_pb2.Chat(tools=[*tools, tools[0]])), scheduler_pb2.ModelInfo())

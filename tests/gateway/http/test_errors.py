@@ -8,6 +8,7 @@ import pytest
 
 from fairlead.errors import ERRORS, error_for
 from fairlead.outcomes import Outcome
+from gateway.admission import REFUSED_BYTES
 from gateway.http.decoding import SHOWN
 from gateway.http.dialect import ANTHROPIC, OPENAI, OPENAI_RESPONSES, Dialect
 from gateway.http.errors import STATUSES
@@ -218,6 +219,14 @@ def test_an_answer_tells_what_remains_of_the_users_limit(stack: Stack) -> None:
     assert [answer.headers[REMAINING] for answer in answers] == ["2", "1", "0", "0", "0", "0"]
     assert {answer.headers[LIMIT] for answer in answers} == {"3"}
     assert all(0 < float(answer.headers[RESET].removesuffix("s")) <= 60 for answer in answers)
+
+
+def test_a_refused_body_counts_by_its_bytes(stack: Stack) -> None:
+    stack.worker("a")
+    _, http = serving(stack, user_per_minute=40)
+    answers = [http.post(CHAT, body) for body in (b"[]", b" " * 4 * REFUSED_BYTES, b"[]")]
+    assert [answer.status for answer in answers] == [400, 400, 400]
+    assert [answer.headers[REMAINING] for answer in answers] == ["39", "34", "33"]
 
 
 @pytest.mark.parametrize(

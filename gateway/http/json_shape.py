@@ -1,0 +1,41 @@
+"""Bounds on what a JSON text becomes, which are checked before anything is made of it.
+
+A text of 4 MiB holds up to a million lists, each of which takes many times the memory and the time of its bytes. They
+are counted without making them.
+"""
+
+from itertools import accumulate
+
+from fairlead.errors import InvalidRequest
+
+MAX_PARTS = 2**17  # strings, lists and objects; 10,000 messages with parts of their own have 100,000
+MAX_DEPTH = 100  # lists and objects within each other
+_BRACKETS = b"[]{}"
+_OTHERS = bytes(set(range(256)) - set(_BRACKETS))
+_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+
+
+def check_shape(text: bytes, field: str = "", depth: int = MAX_DEPTH) -> None:
+    """Raise InvalidRequest, which names `field`, if `text` holds too much or is nested deeper than `depth`.
+
+    A text that is no JSON passes, or is refused for what it would hold.
+    """
+    opened = text.count(b"[") + text.count(b"{")
+    if opened <= depth and text.count(b'"') <= MAX_PARTS:
+        return
+    # Every quotation mark that is left begins or ends a string.
+    marked = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    strings = marked.count(b'"') // 2
+    if strings > MAX_PARTS:
+        _refuse(strings, field)
+    between = b"".join(marked.split(b'"')[::2])
+    opened = between.count(b"[") + between.count(b"{")
+    if strings + opened > MAX_PARTS:
+        _refuse(strings + opened, field)
+    deepest = max(accumulate(map(_STEPS.__getitem__, between.translate(None, _OTHERS))), default=0)
+    if deepest > depth:
+        raise InvalidRequest(f"nested too deeply: to a depth of {deepest}, at most {depth}", field)
+
+
+def _refuse(parts: int, field: str) -> None:
+    raise InvalidRequest(f"at most {MAX_PARTS} strings, lists and objects together, got {parts}", field)

@@ -1,0 +1,84 @@
+"""What a JSON text becomes is counted without making it; a naive model makes it and counts."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.errors import InvalidRequest
+from gateway.http import json_shape
+from gateway.http.json_shape import MAX_DEPTH, MAX_PARTS, check_shape
+
+WORDS = st.text(st.sampled_from('a\\"[]{},:\n\u00e9'), max_size=6)
+VALUES = st.recursive(
+    st.none() | st.integers() | WORDS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS, inner, max_size=4),
+    max_leaves=30,
+)
+
+
+def parts(value: Any) -> int:
+    """Return the strings, lists and objects of `value`."""
+    match value:
+        case str():
+            return 1
+        case list():
+            return 1 + sum(map(parts, value))
+        case dict():
+            return 1 + sum(1 + parts(inner) for inner in value.values())
+        case _:
+            return 0
+
+
+def depth(value: Any) -> int:
+    """Return how many lists and objects of `value` are within each other."""
+    match value:
+        case list():
+            return 1 + max(map(depth, value), default=0)
+        case dict():
+            return 1 + max(map(depth, value.values()), default=0)
+        case _:
+            return 0
+
+
+@given(VALUES, st.booleans(), st.integers(0, 40))
+def test_the_number_of_parts(value: Any, escaped: bool, most: int) -> None:
+    text = json.dumps(value, ensure_ascii=escaped).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_shape, "MAX_PARTS", most)
+        if parts(value) <= most:
+            check_shape(text)
+        else:
+            with pytest.raises(InvalidRequest, match=f"at most {most} strings, lists and objects"):
+                check_shape(text, depth=0)
+
+
+@given(VALUES, st.booleans(), st.integers(0, 4))
+def test_the_depth(value: Any, escaped: bool, most: int) -> None:
+    text = json.dumps(value, ensure_ascii=escaped).encode()
+    if depth(value) <= most:
+        check_shape(text, depth=most)
+    else:
+        with pytest.raises(InvalidRequest, match=f"to a depth of {depth(value)}, at most {most}"):
+            check_shape(text, depth=most)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (b"[" + b"[]," * MAX_PARTS + b"0]", f"got {MAX_PARTS + 1}"),
+        (b'["' + b'","' * MAX_PARTS + b'"]', f"got {MAX_PARTS + 1}"),
+        (b'"' * 4_000_000, "got 2000000"),
+        (b"[" * 50_000 + b"]" * 50_000, f"a depth of 50000, at most {MAX_DEPTH}"),
+    ],
+)
+def test_texts_that_become_too_much(text: bytes, problem: str) -> None:
+    with pytest.raises(InvalidRequest, match=rf"^field: .*{problem}"):
+        check_shape(text, "field")
+
+
+@pytest.mark.parametrize("text", [b"", b"x", b'"', b'"\\', b'{"a": "' + b'[{,\\"' * 500_000 + b'"}', b"7," * 2_000_000])
+def test_texts_that_become_little(text: bytes) -> None:
+    check_shape(text)
