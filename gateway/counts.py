@@ -4,7 +4,6 @@ from fairlead.errors import InvalidRequest
 
 MAX_MESSAGES = 10_000  # messages of a chat; a request would have room for millions of empty ones
 MAX_TOOLS = 128
-MAX_TOKEN_IDS = 2**20  # more than any model's context
 MAX_TOOL_CALLS = 10_000  # of all messages of a chat
 
 

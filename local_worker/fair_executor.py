@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from serving.fair_queue import FairQueue
+from serving.core.fair_queue import FairQueue
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from fairlead.errors import ClientLimit
-from serving.fair_queue import FairQueue
+from serving.core.fair_queue import FairQueue
 from serving.names import tenant_of
 
 RETRY_SECONDS = 1.0

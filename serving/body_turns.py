@@ -2,7 +2,7 @@
 
 import asyncio
 
-from serving.fair_queue import FairQueue
+from serving.core.fair_queue import FairQueue
 
 LARGE = 64 * 1024  # bytes; a smaller message waits for no turn
 

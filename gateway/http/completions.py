@@ -10,7 +10,6 @@ from fairlead.token_ids import pack_ids
 from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.core.coalescer import OutputChunk
-from gateway.counts import MAX_TOKEN_IDS, check_count
 from gateway.http.api import Generation
 from gateway.http.choices import ChoicesAnswer, ChoicesFormat
 from gateway.http.decoding import decode
@@ -113,7 +112,6 @@ class CompletionRequest(UnsupportedByCompletions, kw_only=True):
             return [self.prompt]
         if not self.prompt:
             raise InvalidRequest("must hold at least 1 prompt, got 0", "prompt")
-        check_count(len(self.prompt), MAX_TOKEN_IDS, "token ids", "prompt")
         kinds = set(map(type, self.prompt))
         if int not in kinds:
             return cast("list[str | list[int]]", self.prompt)

@@ -9,6 +9,7 @@ from itertools import accumulate
 from fairlead.errors import InvalidRequest
 
 MAX_PARTS = 2**17  # strings, lists and objects; 10,000 messages with parts of their own have 100,000
+MAX_ELEMENTS = 2**19  # elements of lists and objects, of whatever kind: a prompt may be a list of token ids
 MAX_DEPTH = 100  # lists and objects within each other
 _BRACKETS = b"[]{}"
 _OTHERS = bytes(set(range(256)) - set(_BRACKETS))
@@ -21,21 +22,21 @@ def check_shape(text: bytes, field: str = "", depth: int = MAX_DEPTH) -> None:
     A text that is no JSON passes, or is refused for what it would hold.
     """
     opened = text.count(b"[") + text.count(b"{")
-    if opened <= depth and text.count(b'"') <= MAX_PARTS:
+    if opened <= depth and text.count(b'"') <= MAX_PARTS and text.count(b",") < MAX_ELEMENTS:
         return
     # Every quotation mark that is left begins or ends a string.
     marked = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     strings = marked.count(b'"') // 2
-    if strings > MAX_PARTS:
-        _refuse(strings, field)
+    _check(strings, MAX_PARTS, "strings, lists and objects together", field)
     between = b"".join(marked.split(b'"')[::2])
     opened = between.count(b"[") + between.count(b"{")
-    if strings + opened > MAX_PARTS:
-        _refuse(strings + opened, field)
+    _check(strings + opened, MAX_PARTS, "strings, lists and objects together", field)
+    _check(between.count(b",") + 1, MAX_ELEMENTS, "elements of lists and objects", field)
     deepest = max(accumulate(map(_STEPS.__getitem__, between.translate(None, _OTHERS))), default=0)
     if deepest > depth:
         raise InvalidRequest(f"nested too deeply: to a depth of {deepest}, at most {depth}", field)
 
 
-def _refuse(parts: int, field: str) -> None:
-    raise InvalidRequest(f"at most {MAX_PARTS} strings, lists and objects together, got {parts}", field)
+def _check(count: int, most: int, what: str, field: str) -> None:
+    if count > most:
+        raise InvalidRequest(f"at most {most} {what}, got {count}", field)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fairlead.errors import InvalidRequest
 from gateway.http import json_shape
-from gateway.http.json_shape import MAX_DEPTH, MAX_PARTS, check_shape
+from gateway.http.json_shape import MAX_DEPTH, MAX_ELEMENTS, MAX_PARTS, check_shape
 
 WORDS = st.text(st.sampled_from('a\\"[]{},:\n\u00e9'), max_size=6)
 VALUES = st.recursive(
@@ -71,6 +71,7 @@ def test_the_depth(value: Any, escaped: bool, most: int) -> None:
         (b"[" + b"[]," * MAX_PARTS + b"0]", f"got {MAX_PARTS + 1}"),
         (b'["' + b'","' * MAX_PARTS + b'"]', f"got {MAX_PARTS + 1}"),
         (b'"' * 4_000_000, "got 2000000"),
+        (b"[" + b"7," * MAX_ELEMENTS + b"7]", f"at most {MAX_ELEMENTS} elements .*, got {MAX_ELEMENTS + 1}"),
         (b"[" * 50_000 + b"]" * 50_000, f"a depth of 50000, at most {MAX_DEPTH}"),
     ],
 )
@@ -79,6 +80,17 @@ def test_texts_that_become_too_much(text: bytes, problem: str) -> None:
         check_shape(text, "field")
 
 
-@pytest.mark.parametrize("text", [b"", b"x", b'"', b'"\\', b'{"a": "' + b'[{,\\"' * 500_000 + b'"}', b"7," * 2_000_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"x",
+        b'"',
+        b'"\\',
+        b'{"a": "' + b'[{,\\"' * 500_000 + b'"}',
+        b"7," * (MAX_ELEMENTS - 1),
+        b'"' + b"," * 2_000_000 + b'"',
+    ],
+)
 def test_texts_that_become_little(text: bytes) -> None:
     check_shape(text)

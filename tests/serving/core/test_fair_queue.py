@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from serving.fair_queue import FairQueue
+from serving.core.fair_queue import FairQueue
 
 CLIENTS = st.sampled_from("abc")
 COSTS = st.integers(1, 20)

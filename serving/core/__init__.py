@@ -1,0 +1,1 @@
+"""Decisions that several services make: no clock, no randomness, no network."""
