@@ -108,6 +108,12 @@ class Process:
         """The memory that it has resident, in MiB."""
         return self._memory("VmRSS")
 
+    @property
+    def cpu_seconds(self) -> float:
+        """The processor time of its threads so far."""
+        threads = Path(f"/proc/{self._fork.pid}/task").glob("*/schedstat")
+        return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
+
     def _memory(self, what: str) -> int:
         status = Path(f"/proc/{self._fork.pid}/status").read_text()
         return int(status.partition(f"{what}:")[2].split()[0]) // 1024

@@ -12,3 +12,4 @@ class Sizes:
     calls: int = 300  # of many users
     users: int = 150
     frames: int = 3000  # of each flood
+    honest: int = 3  # calls beside a connection that sends large bodies in a loop
