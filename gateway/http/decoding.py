@@ -17,8 +17,13 @@ SHOWN = 256  # characters of a message that shows what the body holds: it may sh
 
 
 def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
-    """Return `body` as what `decoder` reads; raises InvalidRequest that names the field."""
+    """Return `body` as what `decoder` reads; raises InvalidRequest that names the field, or what is too much."""
     check_shape(body)
+    return decode_again(decoder, body)
+
+
+def decode_again(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+    """Return a body that `decode` has accepted as what another decoder reads; raises as `decode`."""
     try:
         return _decoded(decoder, body)
     except msgspec.ValidationError as error:

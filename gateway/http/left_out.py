@@ -8,7 +8,7 @@ from typing import Any, get_args
 import msgspec
 
 from gateway.http.asgi import Headers
-from gateway.http.decoding import decode
+from gateway.http.decoding import decode_again
 
 NAME = b"x-fairlead-ignored"
 MOST = 1024  # bytes of the header's value, but for the last mark
@@ -23,7 +23,7 @@ def unknown_fields(body: bytes, known: type[msgspec.Struct], place: str = "") ->
     Fields that ask for nothing are left out. Lists are not looked into.
     """
     inner, own = _inner(known), (*known.__struct_encode_fields__, known.__struct_config__.tag_field)
-    for name, value in decode(_FIELDS, body).items():
+    for name, value in decode_again(_FIELDS, body).items():
         if name not in own:
             if bytes(value) not in NOTHING:
                 yield f"{place}{name}"

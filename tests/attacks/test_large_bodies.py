@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
+from typing import Any
 
 import grpc
 import pytest
@@ -77,8 +78,9 @@ def varint(number: int) -> bytes:
     return bytes([number & 127 | 128]) + varint(number >> 7) if number > 127 else bytes([number])
 
 
-WAYS = {".".join(field.name for field in way): way for way in repeated(inference_pb2.GenerateRequest.DESCRIPTOR)}
-PROMPT = inference_pb2.GenerateRequest.DESCRIPTOR.fields_by_name["prompt"]
+REQUEST: Any = inference_pb2.GenerateRequest.DESCRIPTOR
+WAYS = {".".join(field.name for field in way): way for way in repeated(REQUEST)}
+PROMPT = REQUEST.fields_by_name["prompt"]
 PROMPT_TEXT = PROMPT.message_type.fields_by_name["text"]
 
 
