@@ -37,6 +37,7 @@ GENERATING: dict[str, Api] = {
 }
 MODELS = "/v1/models"
 CONVERSATIONS = "/v1/conversations"
+KEYLESS = ("/health", "/version")
 
 
 class HttpApplication:
@@ -96,6 +97,8 @@ class HttpApplication:
             body = await methods[request.method]()
         else:
             body = self._look_up(request)
+        if request.path not in KEYLESS:
+            request.connection.trust()
         await request.respond(200, body, request.dialect.naming(new_id()))
 
     def _look_up(self, request: HttpRequest) -> bytes:
@@ -104,7 +107,7 @@ class HttpApplication:
         if path.startswith(f"{RESPONSES}/") and path.count("/") == RESPONSES.count("/") + 1:
             return self._stored_response(request, path.rpartition("/")[2])
         name = path.removeprefix(f"{MODELS}/")
-        if path not in ("/health", "/version", MODELS) and name == path:
+        if path not in (*KEYLESS, MODELS) and name == path:
             raise UnknownEndpoint(f"there is no endpoint {path[:128]!r}")
         _check_method(request, "GET")
         if path == "/health":

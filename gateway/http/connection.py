@@ -1,48 +1,54 @@
 """One HTTP connection, within bounds that uvicorn does not have."""
 
 import asyncio
-import urllib.parse
 
-import httptools
 from uvicorn._types import ASGI3Application
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from fairlead.errors import FairleadError, InvalidRequest, Unavailable
+from fairlead.errors import FairleadError, InvalidRequest, QueueFull, Unavailable
+from gateway.core.connection_table import ConnectionTable
+from gateway.http.address import address_of
+from gateway.http.bounded_protocol import BoundedProtocol
 from gateway.http.cycle import HTTP_1_0, HttpCycle
-from gateway.http.errors import HeadTooLarge, RequestTimeout
+from gateway.http.errors import RequestTimeout
 from gateway.http.gathering_transport import GatheringTransport
-from gateway.http.head import MAX_HEAD, check_head, check_size, without_upgrade
+from gateway.http.head import complete_scope
 from gateway.http.reader_limit import ReaderLimit
 from gateway.http.refusal import refusal
 
-MAX_CONNECTIONS = 8192
 MAX_PIPELINED = 64  # requests of a connection that wait for the one before them
 REUSE_SECONDS = 1  # of an idle connection at a server that stops: a request may be on its way
 
 
-class HttpConnection(HttpToolsProtocol):
-    """Bounds how large the head of a request is and how long it may take, and how many connections there are.
+class HttpConnection(BoundedProtocol):
+    """Bounds how large the head of a request is and how long it may take; `table` bounds all connections together.
 
-    The parser keeps what it has of a head, or of trailers, until they end: what is counted are bytes that bring neither
-    an end nor a part of a body. Of a request that is refused before it has arrived the rest is thrown away as it comes.
+    Of a request that is refused before it has arrived the rest is thrown away as it comes.
 
     A connection ends when its caller sends many requests at once, and when the caller reads nothing for
     `reader_seconds` of what waits to be sent. The last answer of a connection says that it is the last.
     """
 
-    def __init__(self, config: Config, state: ServerState, seconds: float, reader_seconds: float) -> None:
-        super().__init__(config, state, {})
+    def __init__(
+        self,
+        config: Config,
+        state: ServerState,
+        table: "ConnectionTable[HttpConnection]",
+        *,
+        seconds: float,
+        reader_seconds: float,
+    ) -> None:
+        super().__init__(config, state)
+        self._table = table
         self._seconds = seconds
         self._reader_seconds = reader_seconds
-        self.url = b""  # of the request that is parsed
-        self._head = 0  # bytes of a head that has not ended
-        self._has_head = False  # the head of the request that is parsed has ended: further fields are trailers
         self._limit: asyncio.TimerHandle | None = None
         self._answering: HttpCycle | None = None  # `cycle` is the last request, which may wait for this one
         self._refusal: FairleadError | None = None  # the last answer; nothing more is read
         self._is_draining = False
+        self._is_known = False
         self.lost: asyncio.Future[None] = self.loop.create_future()  # done when the connection is gone
 
     @property
@@ -65,6 +71,20 @@ class HttpConnection(HttpToolsProtocol):
         if self._answering is not None and not self.transport.is_closing():
             self._answering.keep_alive = False
             self._answering.write_body(data, has_more=False)
+
+    def trust(self) -> None:
+        """Note that a key was shown: of idle connections, those of strangers give way first."""
+        self._is_known = True
+
+    def give_way(self) -> None:
+        """End, because others need the place."""
+        error = QueueFull("too many connections, or too much unread input", 1.0)
+        for cycle in self._waiting:
+            cycle.end_body(error)
+        if self._is_answering or self.head:
+            self._refuse(error)
+        else:
+            self.abort()
 
     def abort(self) -> None:
         """Break the connection."""
@@ -93,28 +113,35 @@ class HttpConnection(HttpToolsProtocol):
         """See asyncio.Protocol."""
         super().connection_made(GatheringTransport(transport, self.loop))
         self._reader_limit = ReaderLimit(self.transport, self.loop, self._reader_seconds)
-        if len(self.connections) > MAX_CONNECTIONS:
-            self.abort()
         self._await_head()
+        victim = self._table.add(self, address_of(self.client))
+        if victim is not None:
+            victim.give_way()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self._stop_waiting()
         self._reader_limit.stop()
+        self._table.remove(self)
         self.lost.set_result(None)
         if self._answering is not None:
             self._answering.disconnected = True
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol. In pieces: a head that comes at once may not be larger than another one."""
-        for begin in range(0, len(data), MAX_HEAD):
-            if self._refusal is not None or self.transport.is_closing():
-                return
-            if self._limit is None and not self._is_answering:
-                self._await_head()
-            self._unset_keepalive_if_required()
-            self._receive(data[begin : begin + MAX_HEAD])
+        """See asyncio.Protocol; `data` are at most MAX_HEAD bytes. A body waits outside until it is asked for."""
+        if self._refusal is not None or self.transport.is_closing():
+            return
+        if self._limit is None and not self._is_answering:
+            self._await_head()
+        self._unset_keepalive_if_required()
+        try:
+            self.parse(data)
+        except InvalidRequest as error:
+            self._refuse(error)
+        if self._is_answering and self.cycle.more_body and self.cycle.message_event.is_set():
+            self.flow.pause_reading()
+        self._note_held()
 
     def pause_writing(self) -> None:
         """See asyncio.Protocol."""
@@ -132,52 +159,31 @@ class HttpConnection(HttpToolsProtocol):
         if len(self.pipeline) >= MAX_PIPELINED:
             raise InvalidRequest(f"at most {MAX_PIPELINED} requests may wait for the one before them")
         super().on_message_begin()
-        self._has_head = False
         self.scope["state"].update(connection=self)
         self._await_head()
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """See httptools. Trailers are ignored: a proxy may have checked the headers alone."""
-        if not self._has_head:
-            super().on_header(name, value)
-
-    def on_headers_complete(self) -> None:
-        """See httptools; raises HeadTooLarge and InvalidRequest.
-
-        A request with an Upgrade is begun by its second parsing, without it.
-        """
-        self._head, self._has_head = 0, True
+    def begin_request(self) -> None:
+        """See BoundedProtocol."""
         self._stop_waiting()
-        if self._is_upgrade:
-            return
-        check_head(self.url, self.parser.get_http_version(), self.headers)
         cycle, is_waiting = self._new_cycle(), self._is_answering
         self.cycle = cycle
+        self._table.use(self)
         if is_waiting:
             self.flow.pause_reading()
             self.pipeline.appendleft((cycle, self.app))
         else:
             self._start_asgi_task(cycle, self.app)
 
-    def on_chunk_complete(self) -> None:
-        """See httptools."""
-        self._head = 0
-
-    def on_body(self, body: bytes) -> None:
-        """See httptools."""
-        self._head = 0
-        super().on_body(body)
-
     def on_message_complete(self) -> None:
         """See httptools."""
-        self._head = 0
         self._stop_waiting()
-        if not self._is_upgrade:
-            super().on_message_complete()
+        super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """See uvicorn: an answer is written."""
         super().on_response_complete()
+        if not self._is_answering and not self.lost.done():
+            self._table.rest(self, is_known=self._is_known)
         if self.transport.is_closing():
             self._reader_limit.start()
         elif self._refusal is not None and not self._is_answering:
@@ -200,50 +206,20 @@ class HttpConnection(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     @property
-    def _is_idle(self) -> bool:
-        """Whether nothing is asked, and no part of a request has come."""
-        return not self._is_answering and not self._head and (self.cycle is None or not self.cycle.more_body)
+    def _waiting(self) -> list[HttpCycle]:
+        return [cycle for cycle, _ in self.pipeline if isinstance(cycle, HttpCycle)]
 
     @property
-    def _is_upgrade(self) -> bool:
-        """Whether the request that is parsed asks for another protocol; CONNECT counts as none, and is refused."""
-        return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
-
-    def _receive(self, data: bytes) -> None:
-        self._head += len(data)
-        try:
-            self._parse(data)
-            check_size(self._head)
-        except httptools.HttpParserError as error:
-            cause = error.__context__
-            fault = cause if isinstance(cause, InvalidRequest) else InvalidRequest("the request is not valid HTTP")
-            self._refuse(fault)
-        except HeadTooLarge as error:
-            self._refuse(error)
-
-    def _parse(self, data: bytes) -> None:
-        while data:
-            try:
-                self.parser.feed_data(data)
-                return
-            except httptools.HttpParserUpgrade as upgrade:
-                # The parser stops after a head with an Upgrade, and takes what follows for the other protocol.
-                method, version = self.parser.get_method(), self.parser.get_http_version()
-                data = without_upgrade(method, self.url, version, self.headers) + data[upgrade.args[0] :]
-                self.parser = httptools.HttpRequestParser(self)
-                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's first
+    def _is_idle(self) -> bool:
+        """Whether nothing is asked, and no part of a request has come."""
+        return not self._is_answering and not self.head and (self.cycle is None or not self.cycle.more_body)
 
     def _new_cycle(self) -> HttpCycle:
-        """Complete the scope of the request whose head has arrived; raises HttpParserInvalidURLError."""
-        url, version = httptools.parse_url(self.url), self.parser.get_http_version()
-        raw_path = url.path or b"/"
-        self.scope["method"] = self.parser.get_method().decode()
-        self.scope["http_version"] = version
-        self.scope["path"] = urllib.parse.unquote(raw_path.decode("ascii"))
-        self.scope["raw_path"] = raw_path
-        self.scope["query_string"] = url.query or b""
+        version = self.parser.get_http_version()
+        complete_scope(self.scope, self.parser.get_method(), self.url, version)
         return HttpCycle(
             is_last=self._is_last,
+            has_read=self._note_held,
             scope=self.scope,
             transport=self.transport,
             flow=self.flow,
@@ -259,6 +235,15 @@ class HttpConnection(HttpToolsProtocol):
 
     def _is_last(self) -> bool:
         return self._is_draining and not self.pipeline and self._refusal is None
+
+    def _note_held(self) -> None:
+        """Count what has been received and not been read yet."""
+        if self.lost.done():
+            return
+        cycles = [*self._waiting, *([self._answering] if self._answering is not None else [])]
+        held = self.head + sum(len(cycle.body) for cycle in cycles)
+        for victim in self._table.hold(self, held):
+            victim.give_way()
 
     def _await_head(self) -> None:
         self._stop_waiting()
@@ -276,6 +261,7 @@ class HttpConnection(HttpToolsProtocol):
     def _refuse(self, error: FairleadError) -> None:
         """Read nothing more; answer with `error` after what is being answered, and end the connection."""
         self._refusal = error
+        self.forget()
         self._stop_waiting()
         cycle = self.cycle
         if self._is_answering:

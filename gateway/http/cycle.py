@@ -18,12 +18,13 @@ class HttpCycle(RequestResponseCycle):
 
     An answer without a length is chunked for callers of HTTP/1.1; for those of HTTP/1.0, which has no chunks, it ends
     with the connection (RFC 9112, 6.1 and 6.3). `is_last` says when an answer begins whether the connection ends with
-    it; the answer then says so, and no other answer ends the connection.
+    it; the answer then says so, and no other answer ends the connection. `has_read` is called after a read of the body.
     """
 
-    def __init__(self, *, is_last: Callable[[], bool], **options: Any) -> None:
+    def __init__(self, *, is_last: Callable[[], bool], has_read: Callable[[], None], **options: Any) -> None:
         super().__init__(**options)
         self._is_last = is_last
+        self._has_read = has_read
         self._fault: FairleadError | None = None  # of the body
 
     async def run_asgi(self, app: ASGI3Application) -> None:
@@ -37,6 +38,7 @@ class HttpCycle(RequestResponseCycle):
     async def receive(self) -> ASGIReceiveEvent:
         """See ASGI; raises the error with which the body has ended."""
         event = await super().receive()
+        self._has_read()
         if self._fault is not None:
             raise self._fault
         return event
@@ -55,6 +57,7 @@ class HttpCycle(RequestResponseCycle):
     def end_body(self, fault: FairleadError) -> None:
         """End a body that cannot be read; the answer is the last of its connection."""
         self._fault, self.keep_alive = fault, False
+        self.body.clear()
         self.message_event.set()
 
     def refuse(self, error: FairleadError) -> None:
@@ -97,6 +100,7 @@ class HttpCycle(RequestResponseCycle):
                 self.transport.write(written)
         if not has_more:
             self.response_complete = True
+            self.body.clear()
             self.message_event.set()
             if not self.keep_alive:
                 self.transport.close()

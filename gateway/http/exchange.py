@@ -77,6 +77,8 @@ class Exchange:
             for pending in (self._timer, self._pinging):
                 if pending is not None:
                     pending.cancel()
+        if self._calls[0].client:
+            self._request.connection.trust()
         await (self._complete() if error is None else self._refuse(error))
 
     async def _generate(self, index: int, receive: Receive[CallRequest]) -> None:

@@ -1,12 +1,17 @@
 """The head of a request: request line and headers, as the parser has read them."""
 
+import urllib.parse
 from collections.abc import Sequence
+
+import httptools
+from uvicorn._types import HTTPScope
 
 from fairlead.errors import InvalidRequest
 from gateway.http.cycle import HTTP_1_0
 from gateway.http.errors import HeadTooLarge
 
 MAX_HEAD = 16 * 1024  # bytes: request line and headers, or trailers, or the head of a chunk
+MAX_FIELDS = 128  # headers: short ones take many times their bytes
 VERSIONS = (HTTP_1_0, "1.1")
 Fields = Sequence[tuple[bytes, bytes]]
 
@@ -28,6 +33,23 @@ def check_size(size: int) -> None:
     """Raise HeadTooLarge for more bytes than MAX_HEAD."""
     if size > MAX_HEAD:
         raise HeadTooLarge(f"headers have at most {MAX_HEAD} bytes, got {size}")
+
+
+def check_number(fields: Fields) -> None:
+    """Raise HeadTooLarge for more fields than MAX_FIELDS."""
+    if len(fields) > MAX_FIELDS:
+        raise HeadTooLarge(f"a request has at most {MAX_FIELDS} headers")
+
+
+def complete_scope(scope: HTTPScope, method: bytes, url: bytes, version: str) -> None:
+    """Set what the request line says; raises HttpParserInvalidURLError and UnicodeDecodeError."""
+    parsed = httptools.parse_url(url)
+    raw_path = parsed.path or b"/"
+    scope["method"] = method.decode()
+    scope["http_version"] = version
+    scope["path"] = urllib.parse.unquote(raw_path.decode("ascii"))
+    scope["raw_path"] = raw_path
+    scope["query_string"] = parsed.query or b""
 
 
 def without_upgrade(method: bytes, url: bytes, version: str, fields: Fields) -> bytes:

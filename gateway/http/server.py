@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import resource
 import ssl
 from collections.abc import Awaitable, Callable
 
@@ -9,8 +10,11 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from fairlead.errors import Unavailable
+from gateway.core.connection_table import ConnectionTable
 from gateway.http.asgi import Receive, Scope, Send
+from gateway.http.buffered_connection import BufferedConnection
 from gateway.http.connection import HttpConnection
+from gateway.http.head import MAX_HEAD
 from serving.config import ConfigError
 from serving.rpc.address import listening_hosts
 
@@ -18,6 +22,8 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 KEEP_ALIVE_SECONDS = 75  # of an idle connection: longer than proxies keep theirs
 FAREWELL_SECONDS = 1.0
 BACKLOG = 2048
+MAX_CONNECTIONS = 8192
+MAX_UNREAD = 32 * 2**20  # bytes of heads and bodies that have been received and not been read yet
 
 
 class HttpServer:
@@ -44,6 +50,8 @@ class HttpServer:
         self._seconds = seconds
         self._reader_seconds = reader_seconds
         self._state = ServerState()
+        self._table: ConnectionTable[HttpConnection] = ConnectionTable(_most_connections(), MAX_UNREAD)
+        self._buffer = memoryview(bytearray(MAX_HEAD))
         self._config = Config(
             application,
             interface="asgi3",
@@ -101,5 +109,14 @@ class HttpServer:
         if lost := [connection.lost for connection in self._connections]:
             await asyncio.wait(lost, timeout=seconds)
 
-    def _connection(self) -> HttpConnection:
-        return HttpConnection(self._config, self._state, self._seconds, self._reader_seconds)
+    def _connection(self) -> BufferedConnection:
+        connection = HttpConnection(
+            self._config, self._state, self._table, seconds=self._seconds, reader_seconds=self._reader_seconds
+        )
+        return BufferedConnection(connection, self._buffer)
+
+
+def _most_connections() -> int:
+    """Return how many connections there may be; half of the process's descriptors are for all else."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(MAX_CONNECTIONS, descriptors // 2)

@@ -5,6 +5,7 @@ import asyncio
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from gateway.core.connection_table import ConnectionTable
 from gateway.http.asgi import Receive, Scope, Send
 from gateway.http.connection import HttpConnection
 from gateway.http.event_stream import EventStream
@@ -54,7 +55,7 @@ async def asked(application: object) -> list[bytes]:
     config = Config(application, interface="asgi3", lifespan="off", ws="none", log_config=None)  # type: ignore[arg-type]
     config.load()
     wire, state = Wire(), ServerState()
-    connection = HttpConnection(config, state, seconds=60.0, reader_seconds=60.0)
+    connection = HttpConnection(config, state, ConnectionTable(1, 1), seconds=60.0, reader_seconds=60.0)
     connection.connection_made(wire)
     connection.data_received(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n")
     [task] = state.tasks

@@ -66,6 +66,19 @@ def test_an_upgrade_in_pieces_and_in_a_pipeline(http: HttpClient) -> None:
     assert received.endswith(b"{}")
 
 
+def test_a_body_in_pieces_with_extensions_and_trailers(http: HttpClient) -> None:
+    """Also pieces that bring no part of the body."""
+    data = json.dumps(BODIES[CHAT]).encode()
+    head = b"POST %b HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n" % CHAT.encode()
+    chunks = b"".join(b"1;name=value\r\n%c\r\n" % byte for byte in data) + b"0\r\nx: y\r\n\r\n"
+    with http.connect() as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.sendall(head + b"transfer-encoding: chunked\r\n\r\n")
+        for byte in chunks:
+            connection.sendall(bytes([byte]))
+        assert answer(connection)[0] == b"HTTP/1.1 200 OK\r\n"
+
+
 def test_connect_is_refused(http: HttpClient) -> None:
     for upgrade in (b"", H2C):
         with http.connect() as connection:
