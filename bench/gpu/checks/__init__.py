@@ -16,7 +16,7 @@ class Check:
 
 
 QUICK = (
-    Check("device", 40),
+    Check("device", 60),
     Check("device_tests", 120),
     Check("decode", 70),
     Check("prefill", 50),
