@@ -55,6 +55,8 @@ class KvStream:
                     self._apply(events)
         except grpc.aio.AioRpcError as error:
             return f"{error.code().name}: {error.details()}"
+        except Exception as error:  # whatever an engine sends, the adapter goes on
+            return f"not understood: {error!r}"
         return "the engine has ended the stream"
 
 

@@ -5,7 +5,6 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import msgspec
 import zmq
 import zmq.asyncio
 
@@ -15,7 +14,9 @@ from serving.kv_events.messages import ALL_BATCHES, KvBatch, KvEvent, decode_bat
 log = logging.getLogger(__name__)
 QUIET_SECONDS = 5.0  # after so long without an event the engine is asked whether there were any
 REPLAY_SECONDS = 5.0  # for one message of a replay; the engine looks for requests ten times a second
-MALFORMED = (msgspec.DecodeError, KeyError, TypeError, ValueError)
+MOST_BYTES = 64 * 1024 * 1024  # of a message; the socket closes the connection of a longer one
+NUMBER_BYTES = 8
+CLIPPED = 200  # characters of an error that the log repeats
 
 
 class KvFollower:
@@ -39,6 +40,7 @@ class KvFollower:
         self._clear = clear
         self._sequence = EventSequence()
         self._is_answered = True  # whether the latest request for a replay was
+        self._is_understood = True  # whether the latest message was
 
     def restart(self) -> None:
         """Forget what the engine has published, since it is not the same engine any more."""
@@ -98,11 +100,19 @@ class KvFollower:
         """Return a message's number and batch; one that is not understood may have been about any block."""
         try:
             *_, number, payload = frames
+            if len(number) != NUMBER_BYTES:
+                raise ValueError(f"the number of a message has {len(number)} bytes, not {NUMBER_BYTES}")
             return int.from_bytes(number, "big"), decode_batch(payload)
-        except MALFORMED as error:
-            log.warning("an event of the KV cache is not understood", extra={"error": repr(error)})
-            self._clear()
+        except Exception as error:  # whatever an engine sends, its picker or adapter goes on
+            self._misunderstood(error)
             return None
+
+    def _misunderstood(self, error: Exception) -> None:
+        """Forget all blocks; log the first of consecutive messages that are not understood."""
+        if self._is_understood:
+            log.warning("an event of the KV cache is not understood", extra={"error": repr(error)[:CLIPPED]})
+        self._is_understood = False
+        self._clear()
 
     def _order(self, number: int, batch: KvBatch) -> BatchOrder:
         return self._sequence.kind(number, batch.time)
@@ -118,7 +128,11 @@ class KvFollower:
             log.info("events of the KV cache are missing", extra={"first": self._sequence.next, "received": number})
             self._clear()
         self._sequence.passed(number, batch.time)
-        self._apply(batch.events)
+        try:
+            self._apply(batch.events)
+            self._is_understood = True
+        except Exception as error:  # see _read
+            self._misunderstood(error)
 
 
 @contextmanager
@@ -126,6 +140,7 @@ def _connected(context: zmq.asyncio.Context, kind: int, endpoint: str) -> Iterat
     socket = context.socket(kind)
     try:
         socket.setsockopt(zmq.IPV6, 1)
+        socket.setsockopt(zmq.MAXMSGSIZE, MOST_BYTES)
         socket.connect(endpoint)
         yield socket
     finally:

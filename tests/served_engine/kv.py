@@ -91,7 +91,7 @@ class Publisher:
         self.first = 0  # the number of the oldest message that is kept for a replay
         self._arrays, self._drop = arrays, drop
 
-    async def publish(self, events: list[dict[str, Any]]) -> None:
+    async def publish(self, events: list[Any]) -> None:
         shaped: list[Any] = [self._array(event) if self._arrays else event for event in events]
         await self.send(msgspec.msgpack.encode([time.time(), shaped, 0]))
 
@@ -100,6 +100,10 @@ class Publisher:
         self.sent.append(payload)
         if not self._drop or (number + 1) % self._drop:
             await self._socket.send_multipart([b"", number.to_bytes(8, "big"), payload])
+
+    async def send_frames(self, frames: list[bytes]) -> None:
+        """Publish what may be no message."""
+        await self._socket.send_multipart(frames)
 
     def close(self) -> None:
         self._context.destroy(linger=0)

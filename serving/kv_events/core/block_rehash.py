@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from fairlead.token_ids import pack_ids
 from serving.blocks import Link, chain, unpack_digests
 
+MOST_BLOCKS = 1024 * 1024  # of one engine; 16 million tokens in blocks of 16
+
 
 @dataclass(slots=True)
 class NamedBlock:
@@ -34,10 +36,13 @@ class BlockRehash:
         """Record consecutive blocks and return those that are new, parents first.
 
         `scope` counts for a block without a parent. Blocks that do not have the expected size, or whose parent is not
-        known, are not recorded: what was computed before this adapter listened cannot be named.
+        known, are not recorded: what was computed before this adapter listened cannot be named. Neither are blocks
+        beyond MOST_BLOCKS.
         """
         size = self._block_tokens
         if len(tokens) != size * len(names) or (parent is not None and parent not in self._blocks):
+            return []
+        if len(self._blocks) + len(names) > MOST_BLOCKS:
             return []
         before = 0 if parent is None else self._blocks[parent].digest
         seed = self._root(scope) if parent is None else before

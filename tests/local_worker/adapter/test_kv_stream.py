@@ -1,10 +1,13 @@
 """Events of an engine's gRPC as those of its blocks, and what is left out."""
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from local_worker.adapter.kv_stream import events_of
+from local_worker.adapter import kv_stream
+from local_worker.adapter.kv_stream import KvStream, events_of
 from local_worker.engine_wire.common_pb2 import (
     KV_CACHE_TIER_DEVICE,
     KvBlock,
@@ -15,6 +18,7 @@ from local_worker.engine_wire.common_pb2 import (
     KvCacheEvent,
     KvEventBatch,
     KvMultimodalKey,
+    SubscribeKvEventsRequest,
 )
 from serving.kv_events.messages import AllRemoved, KvEvent, RemovedBlocks, StoredBlocks
 
@@ -56,3 +60,25 @@ def test_what_no_text_of_the_model_finds_is_left_out(name: str) -> None:
 def test_other_memories_lose_blocks_of_their_own() -> None:
     assert events(removed=KvBlocksRemoved(block_hashes=[1], tier=HOST)) == []
     assert list(events_of(KvEventBatch())) == []  # repeats the engine's load
+
+
+async def test_an_event_that_cannot_be_applied_ends_the_stream_and_all_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kv_stream, "RETRY_SECONDS", 0.0)
+    batch, heard, again = KvEventBatch(events=[KvCacheEvent(cleared=KvCacheCleared())]), list[str](), asyncio.Event()
+
+    async def subscribe(_: SubscribeKvEventsRequest) -> AsyncIterator[KvEventBatch]:
+        yield batch
+
+    def apply(_: list[KvEvent]) -> None:
+        heard.append("applied")
+        if len(heard) > 2:
+            again.set()
+        raise AssertionError("a mistake")
+
+    running = asyncio.create_task(KvStream(subscribe, apply, lambda: heard.append("cleared")).run())
+    async with asyncio.timeout(60):
+        await again.wait()
+    assert heard[:3] == ["applied", "cleared", "applied"]
+    running.cancel()

@@ -205,3 +205,58 @@ async def test_what_is_no_event_of_vllm_is_no_end() -> None:
         await wire.publish(after)
         await heard.until(after)
         assert heard.clears >= 1
+
+
+FORGED = [
+    {"type": "BlockStored", "block_hashes": None, "token_ids": [1]},
+    {"type": "BlockStored", "block_hashes": [1], "token_ids": 5},
+    {"type": "BlockStored", "block_hashes": [1], "token_ids": ["x"]},
+    {"type": "BlockStored", "block_hashes": [1], "token_ids": [-1]},
+    {"type": "BlockStored", "block_hashes": [1], "token_ids": [2**32]},
+    {"type": "BlockStored", "block_hashes": [1], "token_ids": [0.5]},
+    {"type": "BlockStored", "block_hashes": [[1]], "token_ids": [1]},
+    {"type": "BlockStored", "block_hashes": [1], "token_ids": [1], "parent_block_hash": {"a": 1}},
+    {"type": "BlockRemoved", "block_hashes": None},
+    {"type": "BlockRemoved", "block_hashes": 5},
+    {"type": "BlockRemoved", "block_hashes": [[]]},
+    {"type": 7},
+    {},
+    [],
+    [[]],
+    None,
+    5,
+]
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_after_forged_events_and_numbers_a_follower_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    wire = Wire()
+    async with following(wire, replay=False) as heard:
+        await publish_until_heard(wire, heard, 0)
+        for forged in FORGED:
+            await wire.publisher.publish([forged])
+        for frames in ([b""], [b"", b"", b""], [b"", b"x" * 9, b"\x93"], [b"", b"\xff" * 4096, b"\x93"]):
+            await wire.publisher.send_frames(frames)
+        await publish_until_heard(wire, heard, 1000)
+        assert heard.clears >= 1
+    assert caplog.text.count("is not understood") == 1, "one line for one engine that is not understood"
+
+
+async def test_an_exception_of_what_applies_events_clears_and_goes_on() -> None:
+    wire, heard = Wire(), Heard()
+
+    def apply(events: list[KvEvent]) -> None:
+        heard.apply(events)
+        if any(isinstance(event, RemovedBlocks) and 7 in event.names for event in events):
+            raise AssertionError("a mistake")
+
+    follower = KvFollower(wire.events, "", apply, heard.clear)
+    task = asyncio.create_task(follower.run())
+    await publish_until_heard(wire, heard, 0)
+    await wire.publish(7)
+    await publish_until_heard(wire, heard, 1000)
+    assert heard.clears >= 1
+    assert not task.done()
+    task.cancel()
+    await asyncio.wait([task])
+    wire.close()

@@ -4,7 +4,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from global_scheduler.core.service_counters import ServiceCounters
+from global_scheduler.endpoint_picker.app import make_picker
+from global_scheduler.endpoint_picker.config import PickerConfig
+from global_scheduler.endpoint_picker.followed_caches import FollowedCache
 from serving.kv_events.messages import AllRemoved, KvEvent, RemovedBlocks, StoredBlocks, decode_batch
 
 STORED = {
@@ -58,5 +64,52 @@ def test_blocks_that_are_not_text_on_the_device_are_left_out(changes: dict[str, 
 
 @pytest.mark.parametrize("payload", [b"", b"\xc1", msgspec.msgpack.encode(3), msgspec.msgpack.encode([1.0, [{}], 0])])
 def test_other_messages_raise(payload: bytes) -> None:
-    with pytest.raises((msgspec.DecodeError, KeyError, TypeError, ValueError)):
+    with pytest.raises((msgspec.DecodeError, RecursionError)):
         decode_batch(payload)
+
+
+ANY = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.text(max_size=3)
+    | st.binary(max_size=3),
+    lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text(max_size=3), each, max_size=3),
+    max_leaves=6,
+)
+NAME = st.integers(0, 9)
+FIELDS = {
+    "type": st.sampled_from(["BlockStored", "BlockRemoved", "AllBlocksCleared"]),
+    "block_hashes": st.lists(NAME, max_size=3),
+    "parent_block_hash": st.none() | NAME,
+    "token_ids": st.lists(st.integers(0, 3), max_size=6),
+    "block_size": st.just(2),
+    "lora_id": st.none(),
+    "medium": st.sampled_from([None, "GPU", "CPU"]),
+    "lora_name": st.none(),
+    "extra_keys": st.none() | st.lists(st.none() | st.lists(st.text(max_size=2), max_size=2), max_size=3),
+    "group_idx": st.sampled_from([None, 0, 1]),
+}
+# Each field is what vLLM sends, or anything, or is missing.
+FORGED = st.fixed_dictionaries({}, optional={name: right | ANY for name, right in FIELDS.items()})
+EVENT = FORGED | FORGED.map(lambda fields: list(fields.values())) | ANY
+MESSAGE = st.tuples(st.floats() | ANY, st.lists(EVENT, max_size=4) | ANY, st.just(0) | ANY) | ANY
+
+
+@given(st.lists(MESSAGE.map(msgspec.msgpack.encode) | st.binary(max_size=20), max_size=6))
+@settings(max_examples=300, deadline=None)
+def test_whatever_an_engine_sends_is_understood_or_no_message(payloads: list[bytes]) -> None:
+    config = PickerConfig(listen="127.0.0.1:0", endpoints="10.0.0.1:8000")
+    picker = make_picker(config, ServiceCounters())
+    picker.set_endpoints(["10.0.0.1:8000"])
+    cache = FollowedCache(picker, "10.0.0.1:8000", 2)
+    for payload in payloads:
+        try:
+            events = decode_batch(payload).events
+        except (msgspec.DecodeError, RecursionError):
+            continue
+        cache.apply(events)
+        picker.pool.check_invariants()
+    cache.clear()
+    picker.pool.check_invariants()
