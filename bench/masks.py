@@ -22,9 +22,9 @@ from bench.engine import load
 from bench.machine import describe
 from local_worker.core.batch import PendingStep
 from local_worker.core.plan import Plan
-from local_worker.engine.grammars import Grammars
 from local_worker.engine.model_files import resolve
 from local_worker.engine.runner import TransformersEngine
+from local_worker.sandbox import Sandbox
 from local_worker.tokenizer import HuggingFaceTokenizer
 from serving.constraint import Constraint
 from serving.model_name import BUILT_IN
@@ -81,7 +81,7 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     tokenizer = HuggingFaceTokenizer.load(resolve(args.model))
     model = load(args.model, args.device, getattr(torch, args.dtype))
-    engine = TransformersEngine(model, replace(OPTIONS, grammars=Grammars(tokenizer.vocabulary)))
+    engine = TransformersEngine(model, replace(OPTIONS, sandbox=Sandbox(tokenizer.vocabulary)))
     print(describe(args.device))
     print(f"model {args.model}, {args.dtype}, {args.threads} threads, {args.rounds} rounds\n")
     print("| batch | wall ms of a step | with masks | more | CPU ms of a step | with masks | more |")

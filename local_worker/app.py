@@ -57,7 +57,7 @@ def make_worker(config: WorkerConfig, model: ServedModel) -> Worker:
     )
 
     def make_backend(deliver: Callable[[StepEvents], None], died: Callable[[BaseException], None]) -> Backend:
-        return EngineBackend(prompts, model.tokenizer, model.grammars, EngineLoop(batcher, model.engine, deliver, died))
+        return EngineBackend(prompts, model.tokenizer, model.sandbox, EngineLoop(batcher, model.engine, deliver, died))
 
     models = [_model_info(config, name, model, limits) for name in model.revisions]
     return Worker(config, models, batcher.policy, make_backend)

@@ -32,7 +32,6 @@ class Submission:
     system_tokens: int
     charged: bool
     public_tokens: int
-    grammar: object = None  # what Backend.compile has returned for `sampling.constraint`
 
 
 class AttemptAccepted(NamedTuple):

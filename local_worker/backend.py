@@ -33,13 +33,13 @@ class Backend(Encoder, Protocol):
     once.
     """
 
-    def known(self, constraint: Constraint) -> object | None:
-        """Return the compiled form of a constraint at once, None if it is yet to be compiled."""
+    def is_known(self, constraint: Constraint) -> bool:
+        """Return whether `check` has nothing to find out for a constraint."""
 
-    async def compile(self, constraint: Constraint) -> object:
-        """Return the compiled form of a constraint, for its submissions; if it is cancelled, the work ends.
+    async def check(self, constraint: Constraint) -> None:
+        """Raise InvalidRequest with the name of the field for a constraint that cannot be obeyed here.
 
-        Raises InvalidRequest with the name of the field for a constraint that cannot be obeyed here.
+        If it is cancelled, its work ends.
         """
 
     def start(self) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 
 from fairlead.errors import FairleadError, Internal
 from local_worker.attempt import Submission
@@ -39,7 +38,7 @@ class Compilations:
         constraint: Constraint,
         done: Callable[[Submission | FairleadError], None],
     ) -> None:
-        """Call `done` once `constraint` is compiled, with the submission that holds it, or with the error.
+        """Call `done` once `constraint` is compiled, with the submission, or with the error.
 
         A repeated message is ignored.
         """
@@ -66,7 +65,8 @@ class Compilations:
     ) -> None:
         result: Submission | FairleadError
         try:
-            result = replace(submission, grammar=await self._grammar(submission.client, constraint))
+            await self._check(submission.client, constraint)
+            result = submission
         except FairleadError as error:
             result = error
         except Exception:
@@ -75,10 +75,9 @@ class Compilations:
         del self._tasks[key]
         done(result)
 
-    async def _grammar(self, client: str, constraint: Constraint) -> object:
-        if (grammar := self._backend.known(constraint)) is not None:
-            return grammar
-        if not constraint.texts:
-            return await self._backend.compile(constraint)
-        async with self._turns.turn(client, 1 + constraint.size):
-            return self._backend.known(constraint) or await self._backend.compile(constraint)
+    async def _check(self, client: str, constraint: Constraint) -> None:
+        if not self._backend.is_known(constraint):
+            async with self._turns.turn(client, 1 + constraint.size):
+                await self._backend.check(constraint)
+        else:
+            await self._backend.check(constraint)

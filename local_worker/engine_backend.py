@@ -5,13 +5,13 @@ import time
 
 from fairlead.errors import InvalidRequest
 from local_worker.attempt import Submission
-from local_worker.constraint_compiler import ConstraintCompiler
+from local_worker.constraint_checker import ConstraintChecker
 from local_worker.core.job import Job
 from local_worker.core.output_text import OutputText
-from local_worker.engine.grammars import Grammar, Grammars
 from local_worker.loop import EngineLoop
 from local_worker.prompt import EncodedPrompt, PromptToEncode
 from local_worker.prompt_encoder import PromptEncoder
+from local_worker.sandbox import Sandbox
 from local_worker.step_events import Sink
 from local_worker.submitted_request import submitted_request
 from local_worker.tokenizer import DecodingTokenizer
@@ -22,11 +22,11 @@ class EngineBackend:
     """The backend that runs an EngineLoop. Submissions become jobs here, on the event loop's thread. See Backend."""
 
     def __init__(
-        self, prompts: PromptEncoder, tokenizer: DecodingTokenizer, grammars: Grammars | None, loop: EngineLoop
+        self, prompts: PromptEncoder, tokenizer: DecodingTokenizer, sandbox: Sandbox | None, loop: EngineLoop
     ) -> None:
         self._prompt_encoder = prompts
         self._tokenizer = tokenizer
-        self._compiler = ConstraintCompiler(grammars) if grammars is not None else None
+        self._checker = ConstraintChecker(sandbox) if sandbox is not None else None
         self._loop = loop
         self._arrivals = itertools.count()
 
@@ -37,8 +37,8 @@ class EngineBackend:
     def stop(self) -> None:
         """See Backend."""
         self._loop.stop()
-        if self._compiler is not None:
-            self._compiler.close()
+        if self._checker is not None:
+            self._checker.close()
 
     def encode(self, prompt: PromptToEncode) -> EncodedPrompt:
         """See Backend."""
@@ -48,15 +48,15 @@ class EngineBackend:
         """See Backend."""
         return self._prompt_encoder.decode(token_ids, model)
 
-    def known(self, constraint: Constraint) -> Grammar | None:
+    def is_known(self, constraint: Constraint) -> bool:
         """See Backend."""
-        return self._compiler.known(constraint) if self._compiler is not None else None
+        return self._checker is None or self._checker.is_known(constraint)
 
-    async def compile(self, constraint: Constraint) -> Grammar:
+    async def check(self, constraint: Constraint) -> None:
         """See Backend."""
-        if self._compiler is None:
+        if self._checker is None:
             raise InvalidRequest("is not supported by this worker's engine", constraint.field)
-        return await self._compiler.compile(constraint)
+        await self._checker.check(constraint)
 
     def submit(self, sink: Sink, submission: Submission) -> None:
         """Check and queue a request; see Backend. The checks detect gateways that send invalid values."""

@@ -10,10 +10,10 @@ from pathlib import Path
 from local_worker.config import WorkerConfig
 from local_worker.core.batch import Engine
 from local_worker.core.device_sizes import BLOCK_TOKENS, SIZES
-from local_worker.engine.grammars import Grammars
 from local_worker.engine.lora_adapter import find_adapter
 from local_worker.engine.model_files import folder_of, log_once, resolve, revision
 from local_worker.engine.vllm.environment import prepare, read_arguments
+from local_worker.sandbox import Sandbox
 from local_worker.sizes import max_running, token_budget
 from local_worker.tokenizer import ByteTokenizer, DecodingTokenizer, HuggingFaceTokenizer
 from serving.config import ConfigError, require
@@ -38,7 +38,7 @@ class ServedModel:
     block_tokens: int
     revisions: Mapping[str, str]  # model name in requests -> revision of its weights and engine
     device: str  # "cpu" or "cuda"
-    grammars: Grammars | None = None  # for constraints of outputs; None: the engine does not obey any
+    sandbox: Sandbox | None = None  # for constraints of outputs; None: the engine does not obey any
 
     @property
     def longest(self) -> int:
@@ -60,8 +60,8 @@ def _fake(config: WorkerConfig) -> ServedModel:
     from local_worker.engine.fake import FakeEngine
 
     tokenizer, block_tokens = ByteTokenizer(config.fake_token_bytes), config.block_tokens or BLOCK_TOKENS
-    grammars = Grammars(tokenizer.vocabulary)
-    engine = FakeEngine(tokenizer.vocab_size, config.fake_step_seconds, block_tokens, grammars=grammars)
+    sandbox = Sandbox(tokenizer.vocabulary)
+    engine = FakeEngine(tokenizer.vocab_size, config.fake_step_seconds, block_tokens, sandbox=sandbox)
     kv_tokens = config.kv_tokens or FAKE_KV_TOKENS
     return ServedModel(
         engine,
@@ -73,7 +73,7 @@ def _fake(config: WorkerConfig) -> ServedModel:
         block_tokens,
         dict.fromkeys(config.model_names, "fake"),
         device="cpu",
-        grammars=grammars,
+        sandbox=sandbox,
     )
 
 
@@ -111,7 +111,7 @@ def _transformers(config: WorkerConfig) -> ServedModel:
             most_kv_tokens=SIZES[device].most_kv_tokens,
             max_running=max_running(config, device),
             eos_token_ids=tokenizer.eos_token_ids,
-            grammars=Grammars(tokenizer.vocabulary),
+            sandbox=Sandbox(tokenizer.vocabulary),
         )
         engine = TransformersEngine.load(path, options, device=torch.device(device), dtype=getattr(torch, dtype))
         revisions = {name: revision(folder_of(path)) for name in config.model_names}
@@ -127,7 +127,7 @@ def _transformers(config: WorkerConfig) -> ServedModel:
         options.block_tokens,
         revisions,
         device,
-        options.grammars,
+        options.sandbox,
     )
 
 
@@ -165,8 +165,8 @@ def _vllm(config: WorkerConfig) -> ServedModel:
         if arguments.get("node_rank"):
             compute_for_first_node(str(path), options, arguments)
             raise SystemExit("the ranks of this node have ended")
-        grammars = Grammars(tokenizer.vocabulary)
-        engine = VllmEngine(str(path), options, arguments, grammars)
+        sandbox = Sandbox(tokenizer.vocabulary)
+        engine = VllmEngine(str(path), options, arguments, sandbox)
         base = revision(folder_of(path))
         revisions = dict.fromkeys(config.model_names, f"{base}.vllm")
         revisions |= {adapter.name: f"{base}.{adapter.revision}.vllm" for adapter in options.adapters}
@@ -182,5 +182,5 @@ def _vllm(config: WorkerConfig) -> ServedModel:
         engine.block_tokens,
         revisions,
         device,
-        grammars,
+        sandbox,
     )

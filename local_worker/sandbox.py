@@ -1,83 +1,77 @@
-"""Trial compilations of constraints in processes of their own, which can be ended at any moment.
+"""The processes in which callers' constraints are compiled and followed, which can be ended at any moment.
 
-How long llguidance compiles is not bounded by its own limits, and a thread cannot be stopped. What has been compiled
-cannot be passed between processes; so a worker compiles once more what a trial has shown to be within the limits.
+Nothing bounds how long llguidance compiles, and its masks can take longer than a step; a thread cannot be stopped, and
+some of what the library does keeps Python's lock.
 """
 
-import asyncio
 import os
 import pickle
 import socket
 import subprocess
 import sys
 import tempfile
-from asyncio import Lock
 from collections.abc import Callable
+from threading import Lock
 
-from local_worker.sandbox_process import COMPILED, Setup
+from local_worker.sandbox_process import Setup
+from local_worker.vocabulary import Vocabulary
 
-
-class BeyondLimits(Exception):
-    """A constraint that could not be compiled within the limits."""
+CPU_SECONDS = 1.0  # of one compilation or mask; those of honest callers take milliseconds
+MEMORY_BYTES = 1 << 30  # of one process
+PROGRAM = "from local_worker.sandbox_process import main; main()"
+NICENESS = 10  # steps come first where they share a core
+BEYOND_LIMITS = f"takes more than {CPU_SECONDS:g} s of processor time, or {MEMORY_BYTES >> 20} MiB"
 
 
 class Sandbox:
-    """The process that compiles on trial; it starts with the first constraint, and again if it is gone.
+    """The process from which the others are forked; it starts with the first constraint, and again if it is gone.
 
-    All methods belong to the event loop.
+    Any thread may call its methods.
     """
 
-    def __init__(self, setup: Callable[[], Setup]) -> None:
-        """Prepare to start a process with the result of `setup`, which is called on a thread."""
-        self._make_setup = setup
+    def __init__(self, vocabulary: Callable[[], Vocabulary]) -> None:
+        """Prepare to start the process; `vocabulary` is called for it, and raises ValueError if there is none."""
+        self._vocabulary = vocabulary
         self._process: subprocess.Popen[bytes] | None = None
         self._commands: socket.socket | None = None
-        self._starting = Lock()
+        self._lock = Lock()
 
-    async def compile(self, source: str) -> str:
-        """Compile `source`, which llguidance reads; return its error, empty if there is none.
+    @property
+    def is_running(self) -> bool:
+        """Whether the process runs, so that the others can be forked."""
+        return self._process is not None and self._process.poll() is None
 
-        Raises BeyondLimits, and ConnectionError if the process has ended. A caller that is cancelled ends the
-        compilation.
+    def connect(self) -> socket.socket:
+        """Return a connection to a process of its own, which ends with the connection.
+
+        Raises ValueError if there is no vocabulary. It takes up to some seconds if the process does not run.
         """
-        commands = await self._running()
-        ours, theirs = socket.socketpair()
-        with theirs:
-            socket.send_fds(commands, [b"\0"], [theirs.fileno()])
-        reader, writer = await asyncio.open_connection(sock=ours)
-        try:
-            writer.write(source.encode())
-            writer.write_eof()
-            answer = await reader.read()
-        except ConnectionError:
-            answer = b""
-        finally:
-            writer.close()
-        if not answer.startswith(COMPILED):
-            if self._process is None or self._process.poll() is not None:
-                raise ConnectionError("the process that compiles constraints has ended")
-            raise BeyondLimits
-        return answer.removeprefix(COMPILED).decode()
+        with self._lock:
+            if not self.is_running or self._commands is None:
+                self._end()
+                self._start()
+            assert self._commands is not None
+            ours, theirs = socket.socketpair()
+            with theirs:
+                socket.send_fds(self._commands, [b"\0"], [theirs.fileno()])
+            return ours
 
-    async def _running(self) -> socket.socket:
-        async with self._starting:
-            if self._process is None or self._process.poll() is not None:
-                self.close()
-                self._process, self._commands = await asyncio.to_thread(self._start)
-            assert self._commands is not None, "they begin and end together"
-            return self._commands
-
-    def _start(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
-        ours, theirs = socket.socketpair()
+    def _start(self) -> None:
+        setup = Setup(self._vocabulary(), CPU_SECONDS, MEMORY_BYTES, NICENESS)
+        self._commands, theirs = socket.socketpair()
         with theirs, tempfile.TemporaryFile() as file:
-            pickle.dump(tuple(self._make_setup()), file)
+            pickle.dump(tuple(setup), file)
             file.seek(0)
-            command = [sys.executable, "-m", "local_worker.sandbox_process", str(theirs.fileno())]
+            command = [sys.executable, "-c", PROGRAM, str(theirs.fileno())]
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-            return subprocess.Popen(command, stdin=file, pass_fds=[theirs.fileno()], env=environment), ours
+            self._process = subprocess.Popen(command, stdin=file, pass_fds=[theirs.fileno()], env=environment)
 
     def close(self) -> None:
-        """End the process; compilations that are under way end with the connections of those who wait for them."""
+        """End the process; the others end with their connections."""
+        with self._lock:
+            self._end()
+
+    def _end(self) -> None:
         if self._commands is not None:
             self._commands.close()
         if self._process is not None:

@@ -45,7 +45,6 @@ def submitted_request(prompts: PromptEncoder, submission: Submission, arrival: i
         chain_seed=chain.seed,
         public_blocks=chain.public_blocks,
         sampling=submission.sampling,
-        grammar=submission.grammar,
         arrival=arrival,
         system_tokens=submission.system_tokens,
         weight=weight_thousandths(submission.weight),

@@ -4,10 +4,11 @@ import json
 import logging
 import threading
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
 from fairlead.errors import InvalidRequest
 from fairlead.output.mistral import BEGIN as MISTRAL_CALLS
@@ -27,9 +28,7 @@ from local_worker.output_format import (
 from local_worker.prompt import Chat, ChatMessage, OutputFormat
 from local_worker.template_variables import template_variables
 from local_worker.token_bytes import TokenBytes
-
-if TYPE_CHECKING:  # a worker without it refuses constraints
-    from llguidance import LLTokenizer
+from local_worker.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
 LONGEST_REASON = 300  # characters of what a chat template complains of
@@ -80,7 +79,7 @@ class DecodingTokenizer(Tokenizer, Protocol):
     def decoder(self) -> Decoder:
         """Return a new decoder for one output."""
 
-    def vocabulary(self) -> "LLTokenizer":
+    def vocabulary(self) -> Vocabulary:
         """Return the tokens as llguidance reads them; raise ValueError if it cannot. It takes up to a second."""
 
 
@@ -133,11 +132,9 @@ class ByteTokenizer:
         """See DecodingTokenizer."""
         return ByteDecoder()
 
-    def vocabulary(self) -> "LLTokenizer":
+    def vocabulary(self) -> Vocabulary:
         """See DecodingTokenizer."""
-        from local_worker.vocabulary import vocabulary_of
-
-        return vocabulary_of([*(bytes([byte]) for byte in range(256)), b"<eos>"], self.eos_token_ids)
+        return Vocabulary(self.eos_token_ids, [*(bytes([byte]) for byte in range(256)), b"<eos>"])
 
     def _ids(self, text: str) -> list[int]:
         return list(text.encode()[:: self.longest_token])
@@ -270,9 +267,14 @@ class HuggingFaceTokenizer:
         template = self._response_template
         return mark == MISTRAL_CALLS or (template != "" and ResponseTemplate.parse(template).needs(mark))
 
-    def vocabulary(self) -> "LLTokenizer":
+    def vocabulary(self) -> Vocabulary:
         """See DecodingTokenizer; llguidance has a tokenizer of its own, made of the same files."""
-        from llguidance.hf import from_tokenizer
+        from transformers import PreTrainedTokenizerFast
 
+        if not isinstance(self._tokenizer, PreTrainedTokenizerFast):
+            raise ValueError("is not supported for a model without a fast tokenizer")
         with self._encoding:
-            return from_tokenizer(self._tokenizer, eos_token=list(self.eos_token_ids))
+            plain = copy(self._tokenizer.backend_tokenizer)
+        plain.no_padding()
+        plain.no_truncation()
+        return Vocabulary(self.eos_token_ids, tokenizer=plain.to_str())

@@ -1,8 +1,10 @@
-"""Vocabularies whose tokens are known as bytes, as llguidance reads them."""
+"""Vocabularies as llguidance reads them, which can be sent to another process."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from llguidance import LLTokenizer, TokenizerWrapper
+if TYPE_CHECKING:
+    from llguidance import LLTokenizer
 
 
 class ByteVocabulary:
@@ -10,11 +12,9 @@ class ByteVocabulary:
 
     bos_token_id = None
 
-    def __init__(
-        self, tokens: Sequence[bytes], eos_token_ids: Sequence[int], special_token_ids: Sequence[int] = ()
-    ) -> None:
+    def __init__(self, tokens: Sequence[bytes], eos_token_ids: Sequence[int], special_token_ids: Sequence[int]) -> None:
         self.tokens = tokens
-        self.special_token_ids = sorted({*eos_token_ids, *special_token_ids})
+        self.special_token_ids = [*eos_token_ids, *special_token_ids]
         self.eos_token_id = eos_token_ids[0]
         self._ids = {token: number for number, token in enumerate(tokens)}
 
@@ -24,9 +24,23 @@ class ByteVocabulary:
         return [self._ids[piece] for piece in pieces if piece in self._ids]
 
 
-def vocabulary_of(
-    tokens: Sequence[bytes], eos_token_ids: Sequence[int], special_token_ids: Sequence[int] = ()
-) -> LLTokenizer:
-    """Return the vocabulary in which token `k` stands for `tokens[k]`; those that end a sequence are special, too."""
-    wrapper = TokenizerWrapper(ByteVocabulary(tokens, eos_token_ids, special_token_ids))
-    return LLTokenizer(wrapper, len(tokens), list(eos_token_ids))
+class Vocabulary(NamedTuple):
+    """The tokens of a model: `tokenizer`, that of a fast Hugging Face tokenizer as JSON, or else `tokens`.
+
+    Token `k` stands for `tokens[k]`; those that end a sequence are special, and so are the further ones.
+    """
+
+    eos_token_ids: Sequence[int]
+    tokens: Sequence[bytes] = ()
+    special_token_ids: Sequence[int] = ()
+    tokenizer: str = ""
+
+    def load(self) -> "LLTokenizer":
+        """Return the vocabulary as llguidance holds it, which takes up to some seconds."""
+        from llguidance import LLTokenizer, TokenizerWrapper
+
+        ends = list(self.eos_token_ids)
+        if self.tokenizer:
+            return LLTokenizer(self.tokenizer, eos_token=ends)
+        wrapper = TokenizerWrapper(ByteVocabulary(self.tokens, ends, self.special_token_ids))
+        return LLTokenizer(wrapper, len(self.tokens), ends)

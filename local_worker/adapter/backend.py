@@ -104,14 +104,14 @@ class AdapterBackend:
         """See Backend."""
         return self._prompts.decode(token_ids, model)
 
-    def known(self, constraint: Constraint) -> None:
-        """See Backend; the engine knows."""
-
-    async def compile(self, constraint: Constraint) -> object:
+    def is_known(self, constraint: Constraint) -> bool:
         """See Backend. The engine compiles the constraint, and refuses the request if it cannot."""
+        return True
+
+    async def check(self, constraint: Constraint) -> None:
+        """See Backend."""
         if constraint.kind not in self._info.constraints:
             raise InvalidRequest(f"is not supported by the engine, {self._info.engine}", constraint.field)
-        return constraint
 
     def submit(self, sink: Sink, submission: Submission) -> None:
         """See Backend."""

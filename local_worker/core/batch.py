@@ -47,11 +47,13 @@ class Slice(NamedTuple):  # made once per request and step; a frozen dataclass t
 class Entry(NamedTuple):
     """A request that has entered the running batch, for the first time or again, and all its `tokens` that are known.
 
-    Its first slice since then is in the same batch.
+    Its first slice since then is in the same batch. One that was deferred enters again without having left. Masks of
+    its output are made in the turn of its client.
     """
 
     request: int  # see Slice
     tokens: tuple[int, ...]
+    client: str = ""
 
 
 class Batch(NamedTuple):
@@ -85,12 +87,17 @@ class StepResult(NamedTuple):
     `scores[k]` belongs to the k-th slice that has `scored`. An engine may return the scores of a slice with those of a
     later slice of the same prompt, in order; all are known with the slice that samples. An entry (k, reason)
     of `failures` says that the output of the k-th slice that has `samples` cannot go on; `tokens[k]` is of no use then.
+    Nor is it for k in `deferred`: the mask of its output is late. An engine that runs ahead also defers what builds on
+    such a token in the next batch. The slice's last position is computed again in a later batch, which the request
+    enters again; `ready` are the requests whose masks are no longer late.
     """
 
     tokens: tuple[int, ...]
     logprobs: tuple[SampledLogprobs | None, ...] = ()  # empty if no slice requested them
     scores: tuple[tuple[SampledLogprobs, ...], ...] = ()
     failures: tuple[tuple[int, str], ...] = ()
+    deferred: tuple[int, ...] = ()
+    ready: tuple[int, ...] = ()  # see Slice.request
 
 
 class EngineLost(Exception):
@@ -122,7 +129,7 @@ class CompletedStep:
 class Engine(Protocol):
     """The executor of batches, in the order of their launches.
 
-    It is deterministic: equal batches give equal samples. Only one thread calls it.
+    It is deterministic: equal batches give equal samples, but for those that it defers. Only one thread calls it.
     """
 
     @property

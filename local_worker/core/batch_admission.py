@@ -172,6 +172,11 @@ class BatchAdmission:
         self.policy.generated(request, tokens)
         self.ledger.generated(request, tokens)
 
+    def _charge_deferred(self, request: Request) -> None:
+        """Charge for a step in which a running `request` took a place, but missed its token by its own doing."""
+        self.policy.deferred(request)
+        self.ledger.deferred(request)
+
     def _retire(self, request: Request) -> None:
         del self._running[request]
         self._deadlines.discard(request)

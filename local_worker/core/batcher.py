@@ -18,6 +18,7 @@ from fairlead.outcomes import FinishReason
 from local_worker.core.batch import Batch, Entry, Slice, StepResult
 from local_worker.core.batch_admission import BatchAdmission
 from local_worker.core.in_flight import InFlight
+from local_worker.core.late_masks import LateMasks
 from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.plan import Advance, Plan
 from local_worker.core.policies.protocol import QueuePolicy
@@ -38,6 +39,7 @@ class Batcher(BatchAdmission):
         super().__init__(policy, cache, cost, limits)
         self._eos = frozenset(eos_token_ids)
         self._in_flight = InFlight()
+        self._late = LateMasks()
         self._left: list[int] = []  # requests that have left the running batch since the last plan, by arrival
 
     def submit(self, request: Request, now: float) -> Request | None:
@@ -74,7 +76,10 @@ class Batcher(BatchAdmission):
         parts = tuple([(request, self._slice(request, tokens)) for request, tokens in self._shares()])
         if not parts:
             return None
-        entered = tuple([Entry(request.arrival, tuple(request.tokens)) for request in admitted])
+        again = self._late.take_back(request for request, _ in parts)
+        entered = tuple(
+            [Entry(request.arrival, tuple(request.tokens), request.client) for request in (*admitted, *again)]
+        )
         batch = Batch(tuple([piece for _, piece in parts]), entered, tuple(self._left))
         self._left.clear()
         plan = Plan(batch, parts, tuple(admitted))
@@ -97,6 +102,7 @@ class Batcher(BatchAdmission):
 
     def _preempt(self, request: Request, now: float) -> None:
         del self._running[request]
+        self._late.left(request)
         self._left.append(request.arrival)
         self._kv_shares.preempted(request)
         self.cache.release(request)
@@ -110,8 +116,14 @@ class Batcher(BatchAdmission):
         self.ledger.preempted(request)
 
     def _shares(self) -> list[tuple[Request, int]]:
-        """Return the requests that take part in the step, each with its number of tokens."""
-        return list(shares(self._running, self._limits.token_budget))
+        """Return the requests that take part in the step, each with its number of tokens.
+
+        Those with late masks take part only if there is no other: the engine waits for them then.
+        """
+        late = self._late.requests
+        others = [request for request in self._running if request not in late] if late else self._running
+        found = list(shares(others, self._limits.token_budget))
+        return found or list(shares(late, self._limits.token_budget))
 
     def _slice(self, request: Request, tokens: int) -> Slice:
         return slice_of(request, tokens, self._in_flight.source(request))
@@ -122,7 +134,7 @@ class Batcher(BatchAdmission):
         self._in_flight.landed()
         sampled = iter(zip(count(), result.tokens, result.logprobs or repeat(None), strict=False))
         scores = iter(result.scores)
-        failures = dict(result.failures)
+        failures, deferred = dict(result.failures), frozenset(result.deferred)
         advances = []
         for request, piece in plan.parts:
             made = next(sampled) if piece.samples else None
@@ -130,6 +142,9 @@ class Batcher(BatchAdmission):
             if request not in self._running:
                 continue
             request.scores += scored
+            if made is not None and made[0] in deferred:
+                self._defer(request, piece)
+                continue
             self.cache.publish(request, piece.stop)
             if made is not None:
                 place, token, logprobs = made
@@ -141,7 +156,14 @@ class Batcher(BatchAdmission):
                 request.tokens.append(token)
                 finish = self._advance(request, (token,))
                 advances.append(Advance(request, (token,), finish, () if logprobs is None else (logprobs,), of_prompt))
+        self._late.discard(result.ready)
         return advances
+
+    def _defer(self, request: Request, piece: Slice) -> None:
+        """Compute the last position of `piece` again, for which no token was sampled, and charge for the step."""
+        request.computed = min(request.computed, piece.stop - 1)
+        self._late.add(request)
+        self._charge_deferred(request)
 
     def _advance(self, request: Request, tokens: Sequence[int]) -> FinishReason | None:
         """Charge for the last `tokens` of `request`, and end it if they complete its output; return why it ends."""
@@ -167,6 +189,7 @@ class Batcher(BatchAdmission):
         return failed
 
     def _retire(self, request: Request) -> None:
+        self._late.left(request)
         self._left.append(request.arrival)
         super()._retire(request)
 

@@ -46,6 +46,10 @@ class Charging:
             return self.output(request, request.reserved, before + tokens)
         return self._cost.decode(tokens, request.prompt_tokens, before)
 
+    def next_output(self, request: Request) -> int:
+        """Return the cost of the next output token."""
+        return self.output(request, request.output_tokens, request.output_tokens + 1)
+
     def output(self, request: Request, start: int, stop: int) -> int:
         """Return the cost of the output tokens `[start, stop)`, whether or not they are generated yet."""
         return self._cost.decode(stop - start, request.prompt_tokens, start)

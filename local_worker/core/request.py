@@ -44,7 +44,6 @@ class Request:
     scores: list[SampledLogprobs] = field(default_factory=list)  # of the prompt, until they are reported (Batcher)
     pages: list[int] = field(default_factory=list)  # page numbers, in order of position (PrefixCache)
     shared: int = 0  # number of leading `pages` that are published in the cache (PrefixCache)
-    grammar: object = None  # compiled form of `sampling.constraint`, which is kept as long as the request
     budget: int = field(init=False)  # largest possible number of tokens: the prompt and the whole output
     is_penalised: bool = field(init=False)  # whether earlier tokens change the distribution of the next token
 

@@ -17,7 +17,7 @@ class ClientAccount:
 
     `service` is the cost of the tokens that were computed and generated. Fairness is stated for `weighted`: service
     over the requests' weights, plus the cost of what the client withheld from others (forfeited charges, room beyond
-    its share).
+    its share, places in steps that its outputs missed).
     """
 
     client: str
@@ -120,6 +120,12 @@ class ServiceLedger:
         account = self._account(request)
         micro = self._charging.output(request, ahead.start, ahead.stop)
         account.weighted += charge(micro, request.weight)
+        self.shares.charged(request, micro)
+
+    def deferred(self, request: Request) -> None:
+        """Count the place of `request` in a step in which it missed its token: others could have had it."""
+        micro = self._charging.next_output(request)
+        self._account(request).weighted += charge(micro, request.weight)
         self.shares.charged(request, micro)
 
     def _serve(self, account: ClientAccount, request: Request, micro: int, due: int) -> None:

@@ -10,7 +10,12 @@ SCORED_TOKENS = 256
 
 
 def behind(request: Request) -> int:
-    """Return the number of tokens of a running request that are due and not yet computed."""
+    """Return the number of tokens of a running request that are due and not yet computed.
+
+    After a deferral that is 0 until the steps in flight, which were to compute its next tokens, have ended.
+    """
+    if request.in_flight and request.computed < len(request.tokens):
+        return 0
     return request.due - request.computed
 
 

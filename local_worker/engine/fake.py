@@ -8,8 +8,8 @@ import xxhash
 
 from fairlead.token_ids import pack_ids
 from local_worker.core.batch import Batch, CompletedStep, SampledLogprobs, Slice, StepResult
-from local_worker.engine.grammars import Grammars
 from local_worker.engine.matchers import Matchers
+from local_worker.sandbox import Sandbox
 
 # Printable ASCII, so that the byte tokenizer's text is readable.
 FIRST, COUNT = ord(" "), 95
@@ -26,7 +26,7 @@ class FakeEngine:
         step_seconds: float,
         block_tokens: int,
         ahead: int = 0,
-        grammars: Grammars | None = None,
+        sandbox: Sandbox | None = None,
     ) -> None:
         self.ahead = ahead
         self.vocab_size = vocab_size
@@ -35,30 +35,31 @@ class FakeEngine:
         # Token ids by page, in place of keys and values.
         self._pages: defaultdict[int, list[int]] = defaultdict(lambda: [0] * block_tokens)
         self._sampled: tuple[int, ...] = ()  # samples of the last batch
-        self._matchers = Matchers(grammars)
+        self._matchers = Matchers(sandbox)
 
     def launch(self, batch: Batch) -> CompletedStep:
         """Compute the batch in `step_seconds`, as a model would; see Engine."""
+        self._matchers.follow(batch)
         if self._step_seconds:
             time.sleep(self._step_seconds)
         for piece in batch.slices:
             self._write(piece)
         pieces = [piece for piece in batch.slices if piece.samples]
-        self._matchers.follow(batch)
-        allowed, failures = self._matchers.masks(pieces, self._sampled)
-        self._sampled = tuple(self._next(piece, allowed.get(row)) for row, piece in enumerate(pieces))
+        masks = self._matchers.masks(pieces, self._sampled)
+        self._sampled = tuple(self._next(piece, masks.allowed.get(row)) for row, piece in enumerate(pieces))
         logprobs = tuple(
             _distribution(token, piece.sampling.logprobs) if piece.sampling.logprobs is not None else None
             for piece, token in zip(pieces, self._sampled, strict=True)
         )
         scores = tuple(tuple(_score(token, piece) for token in piece.scored) for piece in batch.slices if piece.scored)
-        return CompletedStep(StepResult(self._sampled, logprobs, scores, failures))
+        return CompletedStep(StepResult(self._sampled, logprobs, scores, masks.failures, masks.deferred, masks.ready))
 
     def check(self) -> None:
         """See Engine."""
 
     def close(self) -> None:
         """See Engine."""
+        self._matchers.close()
 
     def _write(self, piece: Slice) -> None:
         tokens = piece.tokens if piece.source is None else (self._sampled[piece.source],)

@@ -2,25 +2,22 @@
 
 llguidance compiles lazily: what it makes of a constraint is small at first, and grows with the masks that are computed.
 Its limits bound both, as fuel, which is the same on every machine; an output is refused when it exceeds them by itself.
-They do not bound everything: a Sandbox shows first that a caller's constraint compiles in the time that it may take.
+They do not bound everything, so all of this happens in a Sandbox.
 """
 
 import json
 from collections import OrderedDict
 from collections.abc import Callable
-from importlib.util import find_spec
 from textwrap import shorten
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from fairlead.errors import InvalidRequest
 from local_worker.json_options import json_options
-from local_worker.sandbox_process import Setup
 from local_worker.schema_size import check_schema
 from serving.constraint import Constraint
 
-if TYPE_CHECKING:  # a worker without it refuses constraints
+if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
 MOST_CACHED = 32
@@ -34,9 +31,6 @@ LIMITS: dict[str, Any] = {
     "step_max_items": 10_000,  # less than 1 ms
     "verbose_errors": False,
 }
-CPU_SECONDS = 1.0  # of one compilation; what honest callers send takes milliseconds
-MEMORY_BYTES = 1 << 30
-NICENESS = 10  # of all work on constraints: steps come first where they share a core
 DEAD_ENDS = ("NoExtension", "NoExtensionBias")  # the library's words for it
 
 
@@ -87,94 +81,50 @@ class Grammar:
 
 
 class Grammars:
-    """The compiled constraints for one vocabulary: those that somebody holds, and the MOST_CACHED used last.
-
-    Any thread may call its methods.
-    """
+    """The compiled constraints for one vocabulary: those that somebody holds, and the MOST_CACHED used last."""
 
     def __init__(self, vocabulary: Callable[[], "LLTokenizer"]) -> None:
-        """Prepare to compile; `vocabulary` is called at the first constraint and raises ValueError if it has none."""
-        self._make_vocabulary = vocabulary
-        self._vocabulary: LLTokenizer | None = None
+        """Prepare to compile; `vocabulary` is called for each constraint that is not known."""
+        self._vocabulary = vocabulary
         self._known: WeakValueDictionary[Constraint, Grammar] = WeakValueDictionary()
         self._recent: OrderedDict[Constraint, Grammar] = OrderedDict()
-        self._lock = Lock()
-
-    def known(self, constraint: Constraint) -> Grammar | None:
-        """Return the grammar of `constraint` if it is compiled."""
-        return self._known.get(constraint)
-
-    def setup(self) -> Setup:
-        """Return what a Sandbox needs to compile as this object does; it takes up to a second."""
-        vocabulary = self._loaded()
-        ids = range(vocabulary.vocab_size)
-        return Setup(
-            [vocabulary.decode_bytes([token]) for token in ids],
-            [token for token in ids if vocabulary.is_special_token(token)],
-            vocabulary.eos_tokens,
-            LIMITS,
-            CPU_SECONDS,
-            MEMORY_BYTES,
-            NICENESS,
-        )
-
-    def source(self, constraint: Constraint) -> str:
-        """Return `constraint` as llguidance reads it; raise InvalidRequest for what is known to be wrong or too much.
-
-        Nothing is compiled yet.
-        """
-        if find_spec("llguidance") is None:
-            raise InvalidRequest("is not supported by this worker, which lacks llguidance", constraint.field)
-        try:
-            return _source(constraint)
-        except (ValueError, RecursionError) as error:
-            raise InvalidRequest(_reason(str(error)), constraint.field) from error
 
     def compile(self, constraint: Constraint) -> Grammar:
-        """Return the grammar of `constraint`, which takes as long as in a Sandbox if it is not known.
-
-        Raises InvalidRequest, which names the field and the library's reason.
-        """
+        """Return the grammar of `constraint`; raise InvalidRequest, which names the field and the library's reason."""
         grammar = self._known.get(constraint)
         if grammar is None:
             grammar = Grammar(self._compiled(constraint))
-        with self._lock:
-            self._known[constraint] = self._recent[constraint] = grammar
-            self._recent.move_to_end(constraint)
-            if len(self._recent) > MOST_CACHED:
-                self._recent.popitem(last=False)
+        self._known[constraint] = self._recent[constraint] = grammar
+        self._recent.move_to_end(constraint)
+        if len(self._recent) > MOST_CACHED:
+            self._recent.popitem(last=False)
         return grammar
 
     def compile_anew(self, constraint: Constraint) -> Grammar:
         """Return a grammar of `constraint` that shares nothing with others, and forget the known one."""
-        with self._lock:
-            self._known.pop(constraint, None)
-            self._recent.pop(constraint, None)
+        self._known.pop(constraint, None)
+        self._recent.pop(constraint, None)
         return Grammar(self._compiled(constraint))
 
+    def error(self, constraint: Constraint) -> str:
+        """Return why `constraint` cannot be compiled; empty if it can be."""
+        try:
+            self._compiled(constraint)
+        except InvalidRequest as error:
+            return error.message.removeprefix(f"{constraint.field}: ")
+        return ""
+
     def _compiled(self, constraint: Constraint) -> "LLMatcher":
-        source = self.source(constraint)
         from llguidance import LLMatcher, LLParserLimits
 
         try:
-            vocabulary = self._loaded()
-        except ValueError as error:
+            source = _source(constraint)
+        except (ValueError, RecursionError) as error:
             raise InvalidRequest(_reason(str(error)), constraint.field) from error
-        matcher = LLMatcher(vocabulary, source, log_level=0, limits=LLParserLimits(**LIMITS))
+        matcher = LLMatcher(self._vocabulary(), source, log_level=0, limits=LLParserLimits(**LIMITS))
         if matcher.is_error():
-            raise refused(matcher.get_error(), constraint)
+            raise InvalidRequest(_reason(matcher.get_error()), constraint.field)
         return matcher
-
-    def _loaded(self) -> "LLTokenizer":
-        with self._lock:
-            if self._vocabulary is None:
-                self._vocabulary = self._make_vocabulary()
-            return self._vocabulary
-
-
-def refused(error: str, constraint: Constraint) -> InvalidRequest:
-    """Return the refusal of `constraint` for an error of the library."""
-    return InvalidRequest(_reason(error), constraint.field)
 
 
 def _source(constraint: Constraint) -> str:

@@ -15,7 +15,6 @@ from local_worker.engine import memory
 from local_worker.engine.attention import Attention, PagedAttention, UnsupportedModel
 from local_worker.engine.batch_inputs import BatchInputs
 from local_worker.engine.checks import check_config, probe, self_check
-from local_worker.engine.grammars import Grammars
 from local_worker.engine.graph_sizes import GraphSize, graph_sizes
 from local_worker.engine.kv import PagedKV, bytes_per_token
 from local_worker.engine.load_errors import reading
@@ -25,6 +24,7 @@ from local_worker.engine.sampled_step import SampledStep, ScoredPrompts
 from local_worker.engine.sampling import choose
 from local_worker.engine.sdpa import GROUP_TOKENS, Sdpa
 from local_worker.engine.varlen import Varlen
+from local_worker.sandbox import Sandbox
 from serving.process import log_step
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class EngineOptions:
     batch_invariant: bool = False
     max_running: int = 64  # largest number of requests for which CUDA graphs are captured
     eos_token_ids: tuple[int, ...] = ()
-    grammars: Grammars | None = None  # None: no request has a constraint
+    sandbox: Sandbox | None = None  # None: no request has a constraint
 
 
 class TransformersEngine:
@@ -74,7 +74,7 @@ class TransformersEngine:
         self.ahead = 1 if self._device.type == "cuda" else 0
         self._sampled = torch.empty(0, dtype=torch.int64, device=self._device)  # last batch's
         self._step: SampledStep | None = None  # the last one
-        self._matchers = Matchers(options.grammars)
+        self._matchers = Matchers(options.sandbox)
         check_config(model)
         self.max_model_tokens: int = model.config.get_text_config().max_position_embeddings
         expectation = self_check(model)
@@ -166,7 +166,7 @@ class TransformersEngine:
         sampling, scoring = logits[: len(pieces)], logits[len(pieces) :]
         self._sampled = choose(sampling, pieces, self._sampled, self._options.eos_token_ids, masks.allowed)
         scores = ScoredPrompts(scoring, batch.slices)
-        self._step = SampledStep(self._sampled, sampling, pieces, scores, masks.failures)
+        self._step = SampledStep(self._sampled, sampling, pieces, scores, masks)
         return self._step
 
     def _masks(self, pieces: Sequence[Slice]) -> TokenMasks:
@@ -179,6 +179,7 @@ class TransformersEngine:
 
     def close(self) -> None:
         """See Engine; the device's memory is released with the process."""
+        self._matchers.close()
 
     def _logits(self, slices: Sequence[Slice]) -> torch.Tensor:
         """Return the logits [rows of BatchInputs, vocabulary], valid until the next call."""

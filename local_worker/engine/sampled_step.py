@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from local_worker.core.batch import SampledLogprobs, Slice, StepResult
+from local_worker.engine.matchers import TokenMasks
 from local_worker.engine.transfer import Download, upload
 
 Found = Iterator[tuple[float, list[float], list[int]]]  # of each row: the token's value, the most likely values and ids
@@ -45,10 +46,10 @@ class SampledStep:
         logits: torch.Tensor,
         slices: Sequence[Slice],
         prompts: ScoredPrompts,
-        failures: tuple[tuple[int, str], ...] = (),
+        masks: TokenMasks,
     ) -> None:
         self.tokens = tokens
-        self._failures = failures
+        self._masks = masks
         self._prompts = prompts
         self._alternatives = [piece.sampling.logprobs for piece in slices]
         self._sampled = self._of_samples(logits)
@@ -69,7 +70,7 @@ class SampledStep:
         sampled: Found = zip(*columns[:own], strict=True)
         logprobs = tuple(None if count is None else _entry(count, sampled) for count in self._alternatives)
         scores = self._prompts.scores(zip(*columns[own:], strict=True))
-        return StepResult(tuple(tokens), logprobs if own else (), scores, self._failures)
+        return StepResult(tuple(tokens), logprobs if own else (), scores, *self._masks[1:])
 
     def known_tokens(self) -> list[int]:
         """Return the samples once they are on the host; raises the device's error."""

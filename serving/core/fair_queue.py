@@ -42,10 +42,6 @@ class FairQueue(Generic[T]):
     def __len__(self) -> int:
         return sum(len(queue.items) for queue in self._queues.values())
 
-    def __contains__(self, item: T) -> bool:
-        """Return whether `item` waits."""
-        return any(waiting is item for queue in self._queues.values() for _, waiting in queue.items)
-
     def put(self, client: str, cost: int, item: T) -> None:
         """Add `item` with its `cost`; raises ValueError unless the cost is positive."""
         if cost <= 0:

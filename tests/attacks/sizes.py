@@ -13,3 +13,4 @@ class Sizes:
     users: int = 150
     frames: int = 3000  # of each flood
     honest: int = 3  # calls beside a connection that sends large bodies in a loop
+    streams: int = 1  # of a victim beside each attack that should not slow it; more are compared with a control

@@ -1,5 +1,9 @@
 """Constraints of one tenant that take long to compile or to follow: what they cost the others."""
 
+import asyncio
+import itertools
+import statistics
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,7 +14,8 @@ from fairlead.outcomes import Outcome
 from fairlead.v1 import common_pb2, worker_pb2
 from serving.rpc.channel import open_channel
 from tests.attacks.report import Report
-from tests.local_worker.test_constraint_compiler import excessive
+from tests.attacks.sizes import Sizes
+from tests.local_worker.test_constraint_checker import AMBIGUOUS, excessive
 from tests.local_worker.test_worker_process import Gateway, submit
 from tests.services import Process, StartService
 
@@ -19,8 +24,12 @@ CALLS = 'start: "<tool_call>" %json {"type": "object", "properties": {"city": {"
 
 
 @pytest.fixture
-def worker(start_service: StartService) -> Process:
-    return start_service("local_worker", engine="fake", scheduler="127.0.0.1:1", drain_seconds=5)
+def worker(start_service: StartService, request: pytest.FixtureRequest) -> Process:
+    """With steps of as many seconds as the test asks for."""
+    seconds = getattr(request, "param", 0.0)
+    return start_service(
+        "local_worker", engine="fake", scheduler="127.0.0.1:1", drain_seconds=5, fake_step_seconds=seconds
+    )
 
 
 @pytest.fixture
@@ -72,6 +81,63 @@ async def test_other_tenants_constraints_are_compiled_beside_those_that_take_lon
     report.add("schemas that take minutes to compile", Counter({end.name: count for end, count in ends.items()}))
     assert {*ends} == {Outcome.REJECTED_INVALID}
     assert all("takes more than 1 s of processor time" in end.message for end in refused)
+
+
+ATTACKS: dict[str, dict[str, Any]] = {
+    "a pattern of 15 bytes": {"regex": "(a?){500}a{500}"},
+    "an ambiguous grammar": {"grammar": AMBIGUOUS.texts[0]},
+}
+ATTACKERS = 30
+TOKENS = 20
+
+
+async def gaps(victim: Gateway, calls: int, name: str) -> list[float]:
+    """The mean time between two tokens of each of the victim's calls, in seconds."""
+    means = []
+    for number in range(calls):
+        message = asked(f"{name} {number}", "ann")
+        message.sampling.max_tokens, message.sampling.ignore_eos, message.tokens_per_message = TOKENS, True, 1
+        await victim.send(message)
+        times: list[float] = []
+        async for events in victim.events():
+            times += [time.monotonic()] * len(events.tokens)
+            if events.ended:
+                break
+        means.append((times[-1] - times[0]) / (TOKENS - 1))
+    return means
+
+
+async def attacked_by(attacker: Gateway, name: str, sampling: dict[str, Any]) -> None:
+    """Keep 30 calls running, of users of one tenant."""
+    numbers = itertools.count()
+
+    def call() -> worker_pb2.Submit:
+        number = next(numbers)
+        message = asked(f"{name} {number}", f"eve/{number % ATTACKERS}", **sampling)
+        message.sampling.max_tokens = 200
+        return message
+
+    await attacker.send(*(call() for _ in range(ATTACKERS)))
+    async for events in attacker.events():
+        if events.ended:
+            await attacker.send(*(call() for _ in events.ended))
+
+
+@pytest.mark.parametrize("worker", [0.01], indirect=True)
+async def test_masks_that_take_long_do_not_slow_other_tenants(worker: Process, report: Report, sizes: Sizes) -> None:
+    """How long the time between tokens is, is looked at by `make attack`, which measures many calls."""
+    medians: dict[str, float] = {}
+    for name, sampling in {"control": {}, **ATTACKS}.items():
+        async with open_channel(worker.address) as one, open_channel(worker.address) as other:
+            attack = asyncio.create_task(attacked_by(Gateway(one), name, sampling))
+            await gaps(Gateway(other), 1, f"first beside {name}")
+            medians[name] = statistics.median(await gaps(Gateway(other), sizes.streams, f"beside {name}"))
+            attack.cancel()
+        ratio = medians[name] / medians["control"]
+        rate = f"{1000 * medians[name]:.1f} ms between a victim's tokens, {ratio:.2f} of the control's, calls"
+        report.add(f"30 calls with {name if sampling else 'no constraint'}", Counter({rate: sizes.streams}))
+    if sizes.streams > Sizes().streams:
+        assert all(medians[name] < 1.5 * medians["control"] for name in ATTACKS), medians
 
 
 async def test_a_worker_stops_whatever_is_compiled(worker: Process, sessions: tuple[Gateway, Gateway]) -> None:

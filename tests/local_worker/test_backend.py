@@ -35,7 +35,7 @@ class Echo:
     def __init__(self) -> None:
         self.service = WorkerService(self)
         self.here: dict[tuple[Sink, str, int], None] = {}
-        self.grammars: list[object] = []  # of what was submitted
+        self.constraints: list[str] = []  # of what was submitted; empty for none
         self.may_compile = asyncio.Event()
 
     def start(self) -> None: ...
@@ -44,16 +44,15 @@ class Echo:
 
     def flush_cache(self) -> None: ...
 
-    def known(self, constraint: Constraint) -> object | None:
-        return constraint.texts[0] if constraint.texts == ("known",) else None
+    def is_known(self, constraint: Constraint) -> bool:
+        return constraint.texts == ("known",)
 
-    async def compile(self, constraint: Constraint) -> object:
-        [text] = constraint.texts
-        if text == "impossible":
+    async def check(self, constraint: Constraint) -> None:
+        if constraint.texts == ("impossible",):
             raise InvalidRequest("cannot be compiled", constraint.field)
-        async with asyncio.timeout(WAIT):
-            await self.may_compile.wait()
-        return text
+        if not self.is_known(constraint):
+            async with asyncio.timeout(WAIT):
+                await self.may_compile.wait()
 
     def encode(self, prompt: PromptToEncode) -> EncodedPrompt:
         assert isinstance(prompt.content, str)
@@ -67,7 +66,8 @@ class Echo:
             raise InvalidRequest("must hold at least 1 token, got 0", "token_ids")
         key = sink, submission.request_id, submission.attempt
         self.here[key] = None
-        self.grammars.append(submission.grammar)
+        constraint = submission.sampling.constraint
+        self.constraints.append(constraint.texts[0] if constraint else "")
         if submission.token_ids != STAYS:
             asyncio.get_running_loop().call_soon(self._end, key, Outcome.COMPLETED, submission.token_ids)
 
@@ -263,7 +263,7 @@ async def test_constraints_are_compiled_beside_other_requests_and_wait_for_a_dra
     echo.may_compile.set()
     late = await until_ended(call, 2)
     assert [end.request_id for end in late.ended] == ["compiled", "waits"]
-    assert echo.grammars == [None, "known", "a+", "b+"]
+    assert echo.constraints == ["", "known", "a+", "b+"]
     async with asyncio.timeout(WAIT):
         await drained
 
@@ -282,4 +282,4 @@ async def test_compilations_of_a_broken_stream_are_forgotten(channel: tuple[Echo
     async with asyncio.timeout(WAIT):
         await echo.service.drain()
     echo.may_compile.set()
-    assert echo.grammars == [None]
+    assert echo.constraints == [""]

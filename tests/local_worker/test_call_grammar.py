@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from llguidance import LLTokenizer, TokenizerWrapper
 
 from fairlead.errors import InvalidRequest
 from fairlead.output.events import AnswerText, Arguments, CallBegun, Reasoning
@@ -15,7 +14,7 @@ from local_worker.argument_types import argument_types
 from local_worker.call_grammar import SYNTAXES, call_grammar
 from local_worker.engine.grammars import ConstraintBroken, Grammars
 from local_worker.prompt import ANY_CHOICE, CallChoice, Chat, ChatMessage, OutputFormat
-from local_worker.vocabulary import ByteVocabulary
+from local_worker.vocabulary import Vocabulary
 from local_worker.xml_call_grammar import XML_SYNTAXES
 from serving.constraint import CALLS, Constraint
 
@@ -41,17 +40,11 @@ PARIS: tuple[str, dict[str, Any]] = ("weather", {"city": "Paris", "days": 2})
 NOON: tuple[str, dict[str, Any]] = ("clock", {})
 
 
-class Marked(ByteVocabulary):
-    """Bytes, the end of a sequence, and one more special token."""
-
-    def __init__(self) -> None:
-        super().__init__(SPELLED, [EOS])
-        self.special_token_ids = [EOS, MARKER]
-
-
 @pytest.fixture(scope="module")
 def grammars() -> Grammars:
-    return Grammars(lambda: LLTokenizer(TokenizerWrapper(Marked()), len(SPELLED), [EOS]))
+    """With bytes, the end of a sequence, and one more special token."""
+    vocabulary = Vocabulary([EOS], SPELLED, [MARKER]).load()
+    return Grammars(lambda: vocabulary)
 
 
 def grammar(

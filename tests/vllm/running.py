@@ -12,10 +12,10 @@ from transformers import PreTrainedConfig
 from local_worker.core.batch import Engine
 from local_worker.core.batcher import Batcher
 from local_worker.core.request import Request
-from local_worker.engine.grammars import Grammars
 from local_worker.engine.lora_adapter import LoraAdapter
 from local_worker.engine.runner import EngineOptions, TransformersEngine
-from local_worker.vocabulary import vocabulary_of
+from local_worker.sandbox import Sandbox
+from local_worker.vocabulary import Vocabulary
 from serving.sampling_params import SamplingParams
 from tests.engines import VLLM_BLOCK as BLOCK
 from tests.local_worker.engine import driving
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PAGES = 64
 NEW_TOKENS = 8
 EOS = (2,)
-GRAMMARS = Grammars(lambda: vocabulary_of(CHARACTERS, EOS))
+SANDBOX = Sandbox(lambda: Vocabulary(EOS, CHARACTERS))
 
 
 def resized(config: PreTrainedConfig) -> PreTrainedConfig:
@@ -55,7 +55,7 @@ def ours(config: PreTrainedConfig, eos: tuple[int, ...] = EOS) -> TransformersEn
 
 def engine_of(model: Any, eos: tuple[int, ...] = EOS) -> TransformersEngine:
     """Our engine, with the weights of `model`."""
-    options = EngineOptions(kv_tokens=PAGES * BLOCK, block_tokens=BLOCK, eos_token_ids=eos, grammars=GRAMMARS)
+    options = EngineOptions(kv_tokens=PAGES * BLOCK, block_tokens=BLOCK, eos_token_ids=eos, sandbox=SANDBOX)
     return TransformersEngine(model, options)
 
 
@@ -83,7 +83,7 @@ def vllm(
         eos_token_ids=EOS,
         adapters=adapters,
     )
-    engine = VllmEngine(str(folder), options, {"enforce_eager": True, **arguments}, GRAMMARS)
+    engine = VllmEngine(str(folder), options, {"enforce_eager": True, **arguments}, SANDBOX)
     try:
         yield engine
     finally:

@@ -41,7 +41,7 @@ WITHOUT_CODE_OF_ITS_OWN = {"olmo2", "phi", "smollm3", "starcoder2"}
 LLAMA = resized(CONFIGS["llama"])
 numbers = Numbers()
 LISTS = Constraint("json_schema", ('{"type":"array","items":{"type":"integer"},"minItems":15}',))
-GRAMMARS_OF_BYTES = Grammars(ByteTokenizer().vocabulary)
+GRAMMARS_OF_BYTES = Grammars(ByteTokenizer().vocabulary().load)
 
 
 @pytest.mark.parametrize("name", [name for name in CONFIGS if name not in REFUSED])

@@ -240,11 +240,13 @@ class Dlpm:
         if self._charge(request, self._charging.due(request, tokens)):
             self._leaves[request].rank_waiting()
 
-    def _charge(self, request: Request, micro: int) -> bool:
-        """Charge every account on the request's path, over the weight at its level, or the request's deposit.
+    def deferred(self, request: Request) -> None:
+        """See QueuePolicy."""
+        if self._charge(request, self._charging.next_output(request)):
+            self._leaves[request].rank_waiting()
 
-        Return whether an account has no credit now, so that the accounts have to be ranked.
-        """
+    def _charge(self, request: Request, micro: int) -> bool:
+        """Charge the path's accounts over their weights, or the deposit; return whether one has no credit now."""
         deposit, is_dry = self._deposits.of(request), False
         highest = charge(micro, request.weight)
         below = highest if request.user_weight == request.weight else charge(micro, request.user_weight)
@@ -256,10 +258,7 @@ class Dlpm:
         return is_dry
 
     def finished(self, request: Request) -> None:
-        """Record that `request` has left the batch, and give back what is left of its deposit.
-
-        The client's deficit stays until refills have paid it.
-        """
+        """Give back what is left of the deposit; the client's deficit stays until refills pay it. See QueuePolicy."""
         if self._deposits.give_back(request):
             self._leaves[request].rank()
         for account in self._leaves[request].path:

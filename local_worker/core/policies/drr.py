@@ -150,6 +150,10 @@ class Drr:
         """Charge for output tokens as they are generated; see QueuePolicy."""
         self._charge(request, self._charging.due(request, tokens))
 
+    def deferred(self, request: Request) -> None:
+        """See QueuePolicy."""
+        self._charge(request, self._charging.next_output(request))
+
     def _charge(self, request: Request, micro: int) -> None:
         account = self._accounts[request.client]
         account.balance -= charge(micro, request.weight)

@@ -62,6 +62,9 @@ class Fcfs:
     def generated(self, request: Request, tokens: int) -> None:
         """Do nothing: this policy does not charge."""
 
+    def deferred(self, request: Request) -> None:
+        """Do nothing: this policy does not charge."""
+
     def finished(self, request: Request) -> None:
         """Do nothing: this policy keeps no state of running requests."""
 

@@ -95,6 +95,9 @@ class QueuePolicy(Protocol):
     def generated(self, request: Request, tokens: int) -> None:
         """Charge for the last `tokens` output tokens of a running request."""
 
+    def deferred(self, request: Request) -> None:
+        """Charge a running request for a step in which it took a place without a token, as for one token."""
+
     def finished(self, request: Request) -> None:
         """Record that `request` has left the running batch for any reason but a preemption."""
 

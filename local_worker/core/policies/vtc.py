@@ -138,6 +138,10 @@ class Vtc:
         """Charge for output tokens as they are generated (line 27), the first included; see QueuePolicy."""
         self._charge(request, self._charging.due(request, tokens))
 
+    def deferred(self, request: Request) -> None:
+        """See QueuePolicy."""
+        self._charge(request, self._charging.next_output(request))
+
     def finished(self, request: Request) -> None:
         """Record that `request` has left the batch. Counters of idle clients stay: the lift compares with them."""
         self._request_ended(request.client)

@@ -25,12 +25,12 @@ from vllm.version import __version__
 
 from local_worker.core.batch import Batch, EngineLost, Entry, SampledLogprobs, Slice, StepResult
 from local_worker.engine.attention import UnsupportedModel
-from local_worker.engine.grammars import Grammars
 from local_worker.engine.load_errors import reading
 from local_worker.engine.lora_adapter import LoraAdapter
-from local_worker.engine.matchers import Matchers
+from local_worker.engine.matchers import Matchers, TokenMasks
 from local_worker.engine.vllm.arguments import VllmOptions, engine_config
 from local_worker.engine.vllm.sampler import allow, sampling_params
+from local_worker.sandbox import Sandbox
 from serving.sampling_params import SamplingParams
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class ExecutorStep:
     masked: Future[Any] | None  # whether all processes have the masks; None if no output is constrained
     sampled: Future[ModelRunnerOutput]
     slices: Sequence[Slice]  # those of the batch
-    failures: tuple[tuple[int, str], ...]  # see StepResult
+    masks: TokenMasks  # those of the constrained outputs
 
     def wait(self) -> StepResult:
         """Return the samples; see PendingStep. Raises EngineLost after any error."""
@@ -71,9 +71,9 @@ class ExecutorStep:
         scores = tuple(_scores(output, piece) for piece in self.slices if piece.scored)
         found = output.logprobs
         if found is None:
-            return StepResult(tokens, scores=scores, failures=self.failures)
+            return StepResult(tokens, (), scores, *self.masks[1:])
         entries = (_entry(found, row, piece.sampling.logprobs) for row, piece in zip(rows, pieces, strict=True))
-        return StepResult(tokens, tuple(entries), scores, self.failures)
+        return StepResult(tokens, tuple(entries), scores, *self.masks[1:])
 
 
 @dataclass(slots=True)
@@ -95,9 +95,9 @@ class VllmEngine:
     version = __version__
 
     def __init__(
-        self, model: str, options: VllmOptions, arguments: Mapping[str, Any], grammars: Grammars | None = None
+        self, model: str, options: VllmOptions, arguments: Mapping[str, Any], sandbox: Sandbox | None = None
     ) -> None:
-        """Start vLLM's executor for a folder or hub id, with more `arguments` of vLLM; without `grammars`, no request
+        """Start vLLM's executor for a folder or hub id, with more `arguments` of vLLM; without `sandbox`, no request
         has a constraint.
 
         Raises UnsupportedModel for a model or an argument that vLLM or this engine does not support.
@@ -113,7 +113,7 @@ class VllmEngine:
         self._executor: Executor = self._core.model_executor
         self._sent: dict[int, SentRequest] = {}  # requests that vLLM's processes keep
         self._adapters: dict[str, LoRARequest] = {}  # by the name of the model in slices
-        self._matchers = Matchers(grammars)
+        self._matchers = Matchers(sandbox)
         self._step: ExecutorStep | None = None  # the last one
         try:
             self._check_cache()
@@ -178,6 +178,7 @@ class VllmEngine:
     def close(self) -> None:
         """End the executor's processes; see Engine."""
         self._core.shutdown()
+        self._matchers.close()
 
     def _start(self, batch: Batch) -> ExecutorStep:
         self._matchers.follow(batch)
@@ -191,12 +192,14 @@ class VllmEngine:
             allowed = {pieces[row].request: mask for row, mask in masks.allowed.items()}
             masked = self._executor.collective_rpc(allow, args=(allowed,), non_block=True)
         sampled = self._executor.sample_tokens(None, non_block=True)
-        self._step = ExecutorStep(computed, masked, sampled, batch.slices, masks.failures)
+        self._step = ExecutorStep(computed, masked, sampled, batch.slices, masks)
         return self._step
 
     def _scheduler_output(self, batch: Batch) -> SchedulerOutput:
         """Return `batch` as vLLM's scheduler would describe it, and remember what has been sent."""
-        entered = dict(batch.entered)  # new to vLLM, whatever it still knows under the same numbers
+        entered = {
+            entry.request: entry.tokens for entry in batch.entered
+        }  # new to vLLM, whatever it still knows under the same numbers
         gone = {_id(request) for request in (*batch.left, *entered) if self._sent.pop(request, None) is not None}
         new: list[NewRequestData] = []
         known = CachedRequestData.make_empty()

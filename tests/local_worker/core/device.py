@@ -30,6 +30,9 @@ class Device:
         self._slots: dict[tuple[int, int], int] = {}
         self._sampled: tuple[int, ...] = ()
         self.known: dict[int, tuple[int, ...]] = {}  # running request -> its tokens when it entered
+        self.late: set[int] = set()  # requests whose masks are not ready
+        self._deferred: tuple[int, ...] = ()  # rows of the last batch
+        self._missed: set[int] = set()  # requests that were deferred and have not been computed again
 
     def launch(self, batch: Batch) -> CompletedStep:
         """See Engine: first everything is written, then read; done at once, as on a stream that nobody waits for."""
@@ -37,8 +40,18 @@ class Device:
         for piece in batch.slices:
             for at, token in enumerate(self._inputs(piece), start=piece.start):
                 self._slots[piece.pages[at // BLOCK], at % BLOCK] = token
-        self._sampled = tuple(next_token(self._context(piece)) for piece in batch.slices if piece.samples)
-        return CompletedStep(StepResult(self._sampled))
+        pieces = [piece for piece in batch.slices if piece.samples]
+        self._deferred = tuple(
+            row
+            for row, piece in enumerate(pieces)
+            if piece.request in self.late or (piece.source is not None and piece.source in self._deferred)
+        )
+        self._sampled = tuple(
+            -1 if row in self._deferred else next_token(self._context(piece)) for row, piece in enumerate(pieces)
+        )
+        ready = tuple(self._missed - self.late - {piece.request for piece in batch.slices})
+        self._missed |= {pieces[row].request for row in self._deferred}
+        return CompletedStep(StepResult(self._sampled, deferred=self._deferred, ready=ready))
 
     def check(self) -> None:
         """See Engine."""
@@ -49,10 +62,12 @@ class Device:
     def _remember(self, batch: Batch) -> None:
         for request in batch.left:
             del self.known[request]
-        for request, tokens in batch.entered:
-            assert request not in self.known
+            self._missed.discard(request)
+        for request, tokens, _ in batch.entered:
+            assert request not in self.known or request in self._missed
+            self._missed.discard(request)
             self.known[request] = tokens
-        assert {request for request, _ in batch.entered} <= {piece.request for piece in batch.slices}
+        assert {entry.request for entry in batch.entered} <= {piece.request for piece in batch.slices}
         for piece in batch.slices:
             tokens = self.known[piece.request]
             if piece.source is None and piece.stop <= len(tokens):

@@ -229,6 +229,33 @@ class OptimisticVtcBatcherMachine(VtcBatcherMachine):
     pages = LARGEST
 
 
+class LateBatcherMachine(BatcherMachine):
+    """The same, where outputs miss steps until their masks are ready."""
+
+    @precondition(lambda self: self.inside)
+    @rule(number=st.integers(0, 100))
+    def mask_is_late(self, number: int) -> None:
+        self.device.late.add(list(self.inside)[number % len(self.inside)].arrival)
+
+    @rule()
+    def masks_are_ready(self) -> None:
+        self.device.late.clear()
+
+
+class LateVtcBatcherMachine(LateBatcherMachine):
+    """The same, where the queue stops at the first that does not fit."""
+
+    policy = "vtc"
+
+
+class LateAheadBatcherMachine(LateBatcherMachine):
+    """The same, where a step is planned while the one before is under way, and requests are preempted."""
+
+    ahead = 1
+    admission = AdmissionMode.OPTIMISTIC
+    pages = LARGEST
+
+
 class AheadBatcherMachine(BatcherMachine):
     """The same, where a step is planned while the one before is under way."""
 
@@ -253,6 +280,12 @@ TestHierarchyBatcher = HierarchyBatcherMachine.TestCase
 TestHierarchyBatcher.settings = SETTINGS
 TestAheadBatcher = AheadBatcherMachine.TestCase
 TestAheadBatcher.settings = SETTINGS
+TestLateBatcher = LateBatcherMachine.TestCase
+TestLateBatcher.settings = SETTINGS
+TestLateVtcBatcher = LateVtcBatcherMachine.TestCase
+TestLateVtcBatcher.settings = SETTINGS
+TestLateAheadBatcher = LateAheadBatcherMachine.TestCase
+TestLateAheadBatcher.settings = SETTINGS
 TestOptimisticAheadBatcher = OptimisticAheadBatcherMachine.TestCase
 TestOptimisticAheadBatcher.settings = SETTINGS
 TestOptimisticBatcher = OptimisticBatcherMachine.TestCase
@@ -932,3 +965,40 @@ def test_the_rate_of_service_and_the_gap_of_clients_that_wait_are_measured() -> 
     earlier = 4 * math.exp(-2 / MEMORY_SECONDS)  # the first prompt, charged 2 s ago
     assert batcher.service_rate == pytest.approx((earlier + 2 * 1 + 4) / 2 * MICRO), "its output and the next prompt"
     assert batcher.fairness_gap == 4 * MICRO, "the prompt of the second client has entered, the third still waits"
+
+
+def test_an_output_whose_mask_is_late_waits_beside_others_and_pays_for_the_step_that_it_missed() -> None:
+    batcher, device = make_batcher(eos=(EOS,)), Device(0)
+    slow, other = (make_request([1, 0, 1], arrival=number, sampling=SamplingParams(max_tokens=3)) for number in (0, 1))
+    for request in (slow, other):
+        batcher.submit(request, 0.0)
+    device.late.add(slow.arrival)
+
+    def step() -> tuple[list[int], list[int]]:
+        plan = batcher.plan(0.0)
+        assert plan is not None
+        batcher.commit(plan, device.launch(plan.batch).wait())
+        return [piece.request for piece in plan.batch.slices], [entry.request for entry in plan.batch.entered]
+
+    assert step() == ([0, 1], [0, 1])
+    assert (slow.output_tokens, other.output_tokens) == (0, 1)
+    [account] = [account for account in batcher.ledger.accounts if account.client == slow.client]
+    assert account.weighted - account.service == 2 * MICRO, "the cost of one output token"
+    assert step() == ([1], []), "it takes no place in a step while its mask is late"
+    device.late.clear()
+    assert step() == ([1], [])
+    assert step() == ([0], [0])
+    assert slow.tokens[3:] == lone_output([1, 0, 1], 3)[:1]
+
+
+@pytest.mark.parametrize("policy", ["dlpm", "drr", "vtc", "vtc-predict"])
+def test_a_step_that_was_missed_costs_as_much_as_a_token(policy: str) -> None:
+    batcher = make_batcher(policy=policy)
+    request = make_request([1, 0, 1], sampling=SamplingParams(max_tokens=3))
+    batcher.submit(request, 0.0)
+    plan = batcher.plan(0.0)
+    assert plan is not None
+    before = batcher.policy.balance(request.client)
+    batcher.commit(plan, StepResult((1,), deferred=(0,)))
+    assert abs(batcher.policy.balance(request.client) - before) == 2 * MICRO
+    batcher.policy.check_invariants()

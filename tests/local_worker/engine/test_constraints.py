@@ -4,13 +4,14 @@ chunks, preemptions, steps ahead, or the worker at which they go on."""
 import json
 import random
 import re
-import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 import torch
 from transformers import LlamaConfig
 
+import local_worker.engine.matchers
 from fairlead.errors import InvalidRequest
 from fairlead.outcomes import FinishReason, Outcome
 from local_worker.core.batch import Engine, Slice
@@ -21,18 +22,21 @@ from local_worker.core.limits import AdmissionMode
 from local_worker.core.output_text import OutputText
 from local_worker.core.request import Request
 from local_worker.engine.fake import FakeEngine
+from local_worker.engine.followed_output import FollowedOutput
 from local_worker.engine.grammars import MOST_CACHED, Grammars
-from local_worker.engine.matchers import FollowedOutput, Matchers
+from local_worker.engine.matchers import Matchers
 from local_worker.engine.runner import EngineOptions, TransformersEngine
 from local_worker.engine.sampling import choose
 from local_worker.engine.transfer import upload_bits
+from local_worker.sandbox import Sandbox
 from local_worker.tokenizer import ByteTokenizer
-from local_worker.vocabulary import vocabulary_of
+from local_worker.vocabulary import Vocabulary
 from serving.constraint import Constraint
 from serving.sampling_params import SamplingParams
 from tests.local_worker.engine.driving import BLOCK, Driver, make_batcher, make_request
 from tests.local_worker.engine.schemas import is_valid, random_schema
 from tests.local_worker.engine.test_exactness import SIZES, VOCAB, make_model
+from tests.local_worker.test_constraint_checker import AMBIGUOUS
 
 EOS = 2
 # Ids 3 and above are printable characters.
@@ -52,15 +56,28 @@ def ids(text: str) -> list[int]:
     return [ord(character) - ord(" ") + 3 for character in text]
 
 
+VOCABULARY = Vocabulary([EOS], CHARACTERS)
+
+
 @pytest.fixture(scope="module")
 def grammars() -> Grammars:
-    return Grammars(lambda: vocabulary_of(CHARACTERS, [EOS]))
+    vocabulary = VOCABULARY.load()
+    return Grammars(lambda: vocabulary)
 
 
 @pytest.fixture(scope="module")
-def engine(grammars: Grammars) -> TransformersEngine:
-    options = EngineOptions(kv_tokens=512 * BLOCK, block_tokens=BLOCK, eos_token_ids=(EOS,), grammars=grammars)
-    return TransformersEngine(make_model(LlamaConfig(**SIZES)), options)
+def sandbox() -> Iterator[Sandbox]:
+    sandbox = Sandbox(lambda: VOCABULARY)
+    yield sandbox
+    sandbox.close()
+
+
+@pytest.fixture(scope="module")
+def engine(sandbox: Sandbox) -> Iterator[TransformersEngine]:
+    options = EngineOptions(kv_tokens=512 * BLOCK, block_tokens=BLOCK, eos_token_ids=(EOS,), sandbox=sandbox)
+    engine = TransformersEngine(make_model(LlamaConfig(**SIZES)), options)
+    yield engine
+    engine.close()
 
 
 def constrained(
@@ -158,14 +175,61 @@ def test_batches_chunks_preemptions_and_steps_ahead_change_nothing(engine: Trans
 
 
 @pytest.mark.parametrize("ahead", [0, 1])
-def test_the_fake_engine_obeys_whatever_shares_the_batch(grammars: Grammars, ahead: int) -> None:
+def test_the_fake_engine_obeys_whatever_shares_the_batch(sandbox: Sandbox, ahead: int) -> None:
     def make(ahead: int) -> FakeEngine:
-        return FakeEngine(VOCAB, 0.0, BLOCK, ahead, grammars)
+        return FakeEngine(VOCAB, 0.0, BLOCK, ahead, sandbox)
 
     alone = one_by_one(make)
     tight = make_batcher(pages=24, admission=AdmissionMode.OPTIMISTIC, token_budget=9, eos=(EOS,))
     assert outputs(make(ahead), mixed(), tight) == alone
     assert all(re.fullmatch("(ab|c)*d", spelled(tokens)) for tokens in alone[2::4] if tokens[-1] == EOS)
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+@pytest.mark.parametrize("kind", ["fake", pytest.param("transformers", marks=pytest.mark.model)])
+def test_outputs_that_miss_steps_lose_nothing(
+    kind: str, ahead: int, sandbox: Sandbox, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = FakeEngine(VOCAB, 0.0, BLOCK, 0, sandbox) if kind == "fake" else request.getfixturevalue("engine")
+    alone = one_by_one(lambda _: engine)
+    monkeypatch.setattr(local_worker.engine.matchers, "LEAST_WAITING_SECONDS", 0.0)
+    monkeypatch.setattr(local_worker.engine.matchers, "WAITING_SHARE", 0.0)  # every mask is late
+    engine.ahead = ahead
+    try:
+        tight = make_batcher(pages=24, admission=AdmissionMode.OPTIMISTIC, token_budget=9, eos=(EOS,), policy="dlpm")
+        requests = mixed()
+        assert outputs(engine, requests, tight) == alone
+    finally:
+        engine.ahead = 0
+    service = {client: account.weighted for account in tight.ledger.accounts for client in [account.client]}
+    assert sum(service.values()) > tight.ledger.weighted, "missed steps are charged"
+
+
+def steps_of_another(sandbox: Sandbox, constraint: Constraint) -> tuple[int, float]:
+    """The steps in which an output of 60 tokens is generated beside 30 under `constraint`, and their processor time."""
+    engine, batcher = (
+        FakeEngine(VOCAB, 0.001, BLOCK, 0, sandbox),
+        make_batcher(pages=4096, token_budget=512, eos=(EOS,)),
+    )
+    for number in range(30):
+        batcher.submit(constrained(constraint, 3 * number, max_tokens=200), 0.0)
+    other = constrained(None, 1, max_tokens=60)
+    batcher.submit(other, 0.0)
+    began, steps = time.thread_time(), 0
+    while len(other.tokens) < other.budget:
+        plan = batcher.plan(0.0)
+        assert plan is not None
+        batcher.commit(plan, engine.launch(plan.batch).wait())
+        steps += 1
+    engine.close()
+    return steps, time.thread_time() - began
+
+
+def test_masks_that_take_long_take_no_step_of_another_output_and_no_time_of_its_steps(sandbox: Sandbox) -> None:
+    steps, seconds = steps_of_another(sandbox, OBJECT)
+    attacked, attacked_seconds = steps_of_another(sandbox, AMBIGUOUS)
+    assert steps == attacked == 60
+    assert attacked_seconds < 1.5 * seconds
 
 
 @pytest.mark.model
@@ -188,18 +252,18 @@ def test_an_output_goes_on_at_another_worker_as_it_would_have_here(
     ],
 )
 def test_an_output_that_cannot_go_on_ends_with_the_reason_and_its_batch_goes_on(
-    grammars: Grammars, broken: Request, reason: str
+    sandbox: Sandbox, broken: Request, reason: str
 ) -> None:
     batcher = make_batcher(eos=(EOS,))
     table: JobTable[str] = JobTable(batcher)
     sound = constrained(Constraint("regex", ("[a-z]{3}",)), 1)
     for request in (broken, sound):
         table.submit(Job("a", request, 1, OutputText(ByteTokenizer().decoder(), ()), 0.0), 0.0)
-    engine = FakeEngine(VOCAB, 0.0, BLOCK, 0, grammars)
+    engine = FakeEngine(VOCAB, 0.0, BLOCK, 0, sandbox)
     while (plan := batcher.plan(0.0)) is not None:
         table.advance(batcher.commit(plan, engine.launch(plan.batch).wait()), 0.0)
         table.check_invariants()
-    first, second = table.take_events().ended
+    first, second = sorted(table.take_events().ended, key=lambda end: end.job.request.arrival)
     constraint = broken.sampling.constraint
     assert constraint is not None
     assert (first.job.request, first.outcome) == (broken, Outcome.REJECTED_INVALID)
@@ -212,22 +276,22 @@ def test_an_output_that_cannot_go_on_ends_with_the_reason_and_its_batch_goes_on(
 def test_an_output_that_exceeds_a_limit_ends_with_the_reason_and_no_other_output_does(grammars: Grammars) -> None:
     dear = Constraint("regex", ("[ab]*a[ab]{60}",))
     dice = random.Random(1)
-    other = FollowedOutput(dear, grammars, ids("".join(dice.choices("ab", k=100))), 0)
+    other = FollowedOutput(dear, grammars, ids("".join(dice.choices("ab", k=100))))
     mask = other.allowed()
-    excessive = FollowedOutput(dear, grammars, ids("".join(dice.choices("ab", k=100_000))), 0)
+    excessive = FollowedOutput(dear, grammars, ids("".join(dice.choices("ab", k=100_000))))
     assert excessive.allowed() is None
     assert "too many expressions" in excessive.failure
     assert other.allowed() == mask
     other.accept(ids("ab"))
     assert other.allowed() is not None
-    assert FollowedOutput(dear, grammars, ids("ab"), 0).allowed() is not None, "what others have exceeded is forgotten"
+    assert FollowedOutput(dear, grammars, ids("ab")).allowed() is not None, "what others have exceeded is forgotten"
 
 
 def test_the_end_of_an_output_is_no_failure_for_which_its_constraint_is_compiled_anew(grammars: Grammars) -> None:
     """An engine that runs ahead asks for a mask after the end, before it is known that the output has ended."""
     constraint = Constraint("choice", ("yes", "no"))
     held = grammars.compile(constraint)
-    followed = FollowedOutput(constraint, grammars, ids("yes"), 0)
+    followed = FollowedOutput(constraint, grammars, ids("yes"))
     assert followed.allowed() == bytes([1 << EOS, *[0] * (len(followed.allowed() or b"") - 1)])
     followed.accept([EOS])
     assert followed.allowed() is not None
@@ -293,12 +357,6 @@ def test_what_cannot_be_compiled_is_refused_with_the_reason(
     assert len(refused.value.message) < 600
 
 
-def test_a_worker_without_the_library_refuses_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "llguidance", None)
-    with pytest.raises(InvalidRequest, match=r"sampling\.choice: is not supported by this worker"):
-        Grammars(ByteTokenizer().vocabulary).compile(Constraint("choice", ("a",)))
-
-
 def test_compiled_constraints_are_kept_while_they_are_held_and_the_latest_beyond_that(grammars: Grammars) -> None:
     held = grammars.compile(Constraint("regex", ("held",)))
     for number in range(MOST_CACHED + 1):
@@ -308,17 +366,17 @@ def test_compiled_constraints_are_kept_while_they_are_held_and_the_latest_beyond
     assert len(grammars._known) <= MOST_CACHED + 1
 
 
-def test_matchers_forget_requests_that_have_left(grammars: Grammars) -> None:
-    matchers = Matchers(grammars)
+def test_matchers_forget_requests_that_have_left(sandbox: Sandbox) -> None:
+    matchers = Matchers(sandbox)
     batcher = make_batcher(eos=(EOS,))
-    engine = FakeEngine(VOCAB, 0.0, BLOCK, 0, grammars)
+    engine = FakeEngine(VOCAB, 0.0, BLOCK, 0, sandbox)
     batcher.submit(constrained(Constraint("choice", ("a",))), 0.0)
     while (plan := batcher.plan(0.0)) is not None:
         matchers.follow(plan.batch)
-        assert len(matchers._followed) == 1
+        assert len(matchers._running) == 1
         batcher.commit(plan, engine.launch(plan.batch).wait())
     batcher.submit(constrained(None, 1), 0.0)
     plan = batcher.plan(0.0)
     assert plan is not None
     matchers.follow(plan.batch)
-    assert not matchers._followed
+    assert not matchers._running

@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from local_worker.core.batch import Slice, StepResult
 from local_worker.core.request import Request
+from local_worker.engine.matchers import TokenMasks
 from local_worker.engine.sampled_step import SampledStep, ScoredPrompts
 from local_worker.engine.sampling import FIRST_CANDIDATES, adjust, choose
 from serving.sampling_params import SamplingParams
@@ -26,7 +27,9 @@ NOBODY = torch.empty(0, dtype=torch.int64)
 
 def sample(logits: torch.Tensor, requests: Sequence[Request], eos: Sequence[int] = ()) -> StepResult:
     slices = [last_slice(request) for request in requests]
-    return SampledStep(choose(logits, slices, NOBODY, eos), logits, slices, ScoredPrompts(logits[:0], slices)).wait()
+    return SampledStep(
+        choose(logits, slices, NOBODY, eos), logits, slices, ScoredPrompts(logits[:0], slices), TokenMasks({})
+    ).wait()
 
 
 def last_slice(request: Request) -> Slice:
