@@ -72,7 +72,7 @@ class Admission:
 
     def identify(self, credentials: Credentials) -> CallerIdentity:
         """Return the identity of the caller; raise Unauthenticated or PermissionDenied."""
-        return self._tenants.identify(credentials, time.monotonic())
+        return self._tenants.identify(credentials)
 
     def identify_named(self, user: str, credentials: Credentials) -> CallerIdentity:
         """Return the identity of a caller whose message names `user`; raise as `identify`, and InvalidRequest."""
@@ -121,6 +121,9 @@ class Admission:
         call.cleanup.callback(waiting.close)
         permit = await self._decide(request, sampling.max_tokens, identity, call)
         call.cleanup.callback(self._settle, permit, call)
+        if identity.users is not None:
+            identity.users.enter(identity.client)
+            call.cleanup.callback(identity.users.leave, identity.client)
         self._open_calls.open(identity.client, permit.protected)
         call.cleanup.callback(self._open_calls.close, identity.client)
         return AdmittedRequest(

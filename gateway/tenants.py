@@ -10,10 +10,11 @@ Without a file every caller is the tenant `default`, which may name users.
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from fairlead.errors import InvalidRequest, PermissionDenied, Unauthenticated, listed
+from gateway.core.named_users import NamedUsers
 from gateway.credentials import Credentials
 from serving.config import require
 from serving.cost import MAX_WEIGHT
@@ -24,7 +25,6 @@ from throttler.core.profiles import DEFAULT_APP
 AUTHORIZATION = "authorization"
 USER = "x-fairlead-user"
 MAX_USERS = 1000  # per key, unless it says otherwise
-USER_SECONDS = 3600.0  # a user that was not named for this time can be replaced by another one
 NO_TIERS: Mapping[str, float] = MappingProxyType({})
 
 
@@ -36,7 +36,7 @@ class Tenant:
     share: float = 1.0  # the tenant's weight: twice the share, twice the service
     tier: str = ""  # the name of the share, if it has one
     trusted_users: bool = False  # whether the key may name users, each of which is a separate client
-    max_users: int = MAX_USERS  # the largest number of users that the key may name
+    max_users: int = MAX_USERS  # the largest number of users that the key may name at a time
     apps: tuple[str, ...] = ()  # the apps that the key may name; empty: only the default app
 
 
@@ -51,6 +51,8 @@ class CallerIdentity:
     apps: tuple[str, ...] = ()
     is_open: bool = False  # whether the gateway has no keys, so that every caller may name every app with a profile
     may_name_users: bool = False
+    # Those whom the key names, where it has named this one: who is admitted counts there.
+    users: NamedUsers | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_bound(self) -> bool:
@@ -85,44 +87,33 @@ CACHE_SCOPES: Mapping[str, Callable[[CallerIdentity], str]] = MappingProxyType(
 
 
 class _Account:
-    """A key and the users that it has named recently; the user that was named longest ago comes first."""
+    """A key and the users that it has named."""
 
     def __init__(self, tenant: Tenant, *, is_open: bool) -> None:
         self.tenant = tenant
         self._is_open = is_open
-        self._users: dict[str, float] = {}
+        self._users = NamedUsers(tenant.max_users)
 
-    def identify(self, named: str, now: float) -> CallerIdentity:
+    def identify(self, named: str) -> CallerIdentity:
         if not named:
-            return self._identity(self.tenant.name)
+            return self._identity(self.tenant.name, None)
         if not self.tenant.trusted_users:
             raise PermissionDenied(f"metadata {USER}: this key may not name users")
         try:
             user = normalized(named)
         except ValueError as error:
             raise InvalidRequest(str(error), f"metadata.{USER}") from error
-        if self._users.pop(user, None) is None and len(self._users) >= self.tenant.max_users:
-            self._forget(now)
-            if len(self._users) >= self.tenant.max_users:
-                raise PermissionDenied(f"metadata {USER}: this key may name at most {self.tenant.max_users} users")
-        self._users[user] = now
-        return self._identity(f"{self.tenant.name}/{user}")
+        return self._identity(f"{self.tenant.name}/{user}", self._users)
 
     def keep_users(self, earlier: "_Account") -> None:
         """Take over the users that the same key has named before a reload."""
         self._users = earlier._users
+        self._users.most = self.tenant.max_users
 
-    def _forget(self, now: float) -> None:
-        while self._users:
-            user, named = next(iter(self._users.items()))
-            if named > now - USER_SECONDS:
-                return
-            del self._users[user]
-
-    def _identity(self, client: str) -> CallerIdentity:
+    def _identity(self, client: str, users: NamedUsers | None) -> CallerIdentity:
         tenant = self.tenant
         return CallerIdentity(
-            client, tenant.name, tenant.share, tenant.tier, tenant.apps, self._is_open, tenant.trusted_users
+            client, tenant.name, tenant.share, tenant.tier, tenant.apps, self._is_open, tenant.trusted_users, users
         )
 
 
@@ -148,13 +139,10 @@ class Tenants:
                 account.keep_users(self._accounts[digest])
         self._accounts, self._open = other._accounts, other._open
 
-    def identify(self, credentials: Credentials, now: float) -> CallerIdentity:
-        """Return the identity of the caller; raise Unauthenticated, PermissionDenied or InvalidRequest.
-
-        `now` is in seconds.
-        """
+    def identify(self, credentials: Credentials) -> CallerIdentity:
+        """Return the identity of the caller; raise Unauthenticated, PermissionDenied or InvalidRequest."""
         account = self._open or self._authenticate(credentials.authorization)
-        return account.identify(credentials.user, now)
+        return account.identify(credentials.user)
 
     def _authenticate(self, authorization: str) -> _Account:
         scheme, _, key = authorization.partition(" ")

@@ -186,7 +186,7 @@ def test_liveness_does_not_depend_on_readiness(render: Render) -> None:
 
 def test_evaluation_keys_are_read() -> None:
     tenants = Tenants.load(str(ROOT / EVALUATION / "evaluation-keys.yaml"))
-    identity = tenants.identify(Credentials(authorization="Bearer evaluation-only"), now=0.0)
+    identity = tenants.identify(Credentials(authorization="Bearer evaluation-only"))
     assert identity.tenant == "evaluation"
 
 

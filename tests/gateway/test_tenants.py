@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.errors import FairleadError, InvalidRequest, PermissionDenied, Unauthenticated
+from fairlead.errors import ClientLimit, FairleadError, InvalidRequest, PermissionDenied, Unauthenticated
 from gateway.credentials import Credentials
 from gateway.grpc_front import shown
 from gateway.tenants import CallerIdentity, Tenant, Tenants
@@ -30,8 +30,22 @@ def metadata(key: str, user: str = "") -> list[tuple[str, str | bytes]]:
     return [*values, ("x-fairlead-user", user)] if user else values
 
 
-def identify(tenants: Tenants, given: list[tuple[str, str | bytes]], now: float = 0.0) -> CallerIdentity:
-    return tenants.identify(shown(given), now)
+def identify(tenants: Tenants, given: list[tuple[str, str | bytes]]) -> CallerIdentity:
+    return tenants.identify(shown(given))
+
+
+def enter(tenants: Tenants, user: str) -> CallerIdentity:
+    """Return the identity of a user that has a call admitted, and open."""
+    identity = identify(tenants, metadata("gold", user))
+    assert identity.users is not None
+    identity.users.enter(identity.client)
+    return identity
+
+
+def leave(identity: CallerIdentity) -> None:
+    """End a call."""
+    assert identity.users is not None
+    identity.users.leave(identity.client)
 
 
 def test_keys_name_tenants_and_users(tenants: Tenants) -> None:
@@ -70,25 +84,25 @@ def test_refusals(
 def test_spellings_of_one_name_are_one_client(tenants: Tenants, user: str, spelled: str) -> None:
     assert identify(tenants, metadata("gold", user)) == identify(tenants, metadata("gold", spelled))
     assert identify(tenants, metadata("gold", user)).client == f"acme/{spelled}"
-    identify(tenants, metadata("gold", "ann"))  # the second of two users
 
 
-def test_a_key_may_name_only_so_many_users(tenants: Tenants) -> None:
-    for user in ("ann", "bob", "ann"):
-        identify(tenants, metadata("gold", user))
-    with pytest.raises(PermissionDenied, match="at most 2 users"):
-        identify(tenants, metadata("gold", "eve"))
-    assert identify(tenants, metadata("gold", "bob")).client == "acme/bob"
+def test_names_that_are_merely_mentioned_do_not_count(tenants: Tenants) -> None:
+    enter(tenants, "ann")
+    for number in range(1000):
+        identify(tenants, metadata("gold", f"invented {number}"))
+    enter(tenants, "bob")
 
 
-def test_users_not_named_for_an_hour_make_room(tenants: Tenants) -> None:
-    identify(tenants, metadata("gold", "ann"), 0.0)
-    identify(tenants, metadata("gold", "bob"), 1000.0)
-    with pytest.raises(PermissionDenied):
-        identify(tenants, metadata("gold", "eve"), 3599.0)
-    assert identify(tenants, metadata("gold", "eve"), 3600.0).client == "acme/eve"
-    with pytest.raises(PermissionDenied):
-        identify(tenants, metadata("gold", "ann"), 3600.0)
+def test_a_key_may_name_only_so_many_users_at_a_time(tenants: Tenants) -> None:
+    ann, _ = enter(tenants, "ann"), enter(tenants, "bob")
+    enter(tenants, "ann")
+    with pytest.raises(ClientLimit, match="names 2 other users who have calls open; max_users=2"):
+        enter(tenants, "eve")
+    leave(ann)
+    with pytest.raises(ClientLimit):
+        enter(tenants, "eve")
+    leave(ann)
+    enter(tenants, "eve")
 
 
 def test_a_key_is_bound_to_its_apps(tenants: Tenants) -> None:
@@ -115,7 +129,7 @@ def test_invented_apps_count_as_the_default_app(tenants: Tenants) -> None:
 
 
 def test_keys_are_replaced_and_keep_the_users_they_named(tenants: Tenants, tmp_path: Path) -> None:
-    identify(tenants, metadata("gold", "ann"))
+    ann = enter(tenants, "ann")
     path = tmp_path / "new.yaml"
     path.write_text(
         f"keys:\n"
@@ -123,10 +137,12 @@ def test_keys_are_replaced_and_keep_the_users_they_named(tenants: Tenants, tmp_p
         f"  - {{hash: {digest('new')}, tenant: other}}\n"
     )
     tenants.replace(Tenants.load(str(path), {"silver": 1.5}))
-    ann = identify(tenants, metadata("gold", "ann"))
-    assert (ann.share, ann.tier) == (1.5, "silver")
-    with pytest.raises(PermissionDenied, match="at most 1 users"):
-        identify(tenants, metadata("gold", "bob"))
+    renewed = identify(tenants, metadata("gold", "ann"))
+    assert (renewed.share, renewed.tier) == (1.5, "silver")
+    with pytest.raises(ClientLimit, match="max_users=1"):
+        enter(tenants, "bob")
+    leave(ann)
+    enter(tenants, "bob")
     assert identify(tenants, metadata("new")).client == "other"
     with pytest.raises(Unauthenticated, match="unknown"):
         identify(tenants, metadata("plain"))
