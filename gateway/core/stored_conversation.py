@@ -10,10 +10,11 @@ ITEM_OVERHEAD = 256  # bytes that are counted for each item beside its texts: mo
 
 @dataclass(frozen=True, slots=True)
 class StoredItem:
-    """One item of a conversation; `body` is the JSON that clients get."""
+    """One item of a conversation; `body` is the JSON that clients get, and `characters` those of its texts."""
 
     id: str
     body: bytes
+    characters: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,11 @@ class StoredConversation:
     def length(self) -> int:
         """Count the bytes of its items as JSON."""
         return sum(len(item.body) for item in self.items)
+
+    @property
+    def characters(self) -> int:
+        """Count the characters of its items' texts."""
+        return sum(item.characters for item in self.items)
 
     def extended(self, items: Iterable[StoredItem]) -> "StoredConversation":
         """Return the conversation with `items` after its own."""

@@ -56,6 +56,10 @@ class ParsedRequest(Protocol):
         """The user that the body names; empty if it names none."""
 
     @property
+    def stored_bytes(self) -> int:
+        """The bytes of what is stored and is made into objects with the body."""
+
+    @property
     def is_streamed(self) -> bool:
         """Whether the answer is a stream of events."""
 

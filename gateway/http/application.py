@@ -58,7 +58,7 @@ class HttpApplication:
         self._bodies = bodies
         self._models = Models(members)
         conversations = Conversations(responses, admission.identify_named)
-        self._responses = ResponseEndpoints(responses, conversations)
+        self._responses = ResponseEndpoints(responses, conversations, members.resolve)
         self._conversations = ConversationEndpoints(conversations, bodies)
         tokens = TokenEndpoints(tokenization, bodies)
         self._counting: dict[str, Callable[[HttpRequest], Awaitable[bytes]]] = {

@@ -7,14 +7,15 @@ from typing import Any
 import msgspec
 
 from fairlead.errors import InvalidRequest
-from fairlead.v1 import common_pb2
+from fairlead.v1 import common_pb2, scheduler_pb2
 from gateway.core.response_store import ResponseStore
 from gateway.core.stored_conversation import StoredConversation, StoredItem
 from gateway.counts import MAX_MESSAGES
 from gateway.credentials import Credentials
 from gateway.http.errors import ConversationNotFound
-from gateway.http.input_item import InputItem
+from gateway.http.input_item import InputItem, stored_item
 from gateway.tenants import CallerIdentity
+from serving.prompt_size import check_characters, check_messages
 from serving.rpc.channel import MAX_REQUEST_BYTES
 
 SHOWN = 64  # characters of an unknown id that an error message shows
@@ -87,7 +88,7 @@ def stored_items(items: Sequence[InputItem]) -> list[StoredItem]:
 
 def stored_output(items: Iterable[Mapping[str, Any]]) -> list[StoredItem]:
     """Return the items of a response's output as a conversation has them."""
-    return [StoredItem(item["id"], msgspec.json.encode(item)) for item in items]
+    return [stored_item(item) for item in items]
 
 
 def check_room(conversation: StoredConversation, added: int, field: str) -> None:
@@ -95,3 +96,9 @@ def check_room(conversation: StoredConversation, added: int, field: str) -> None
     number = len(conversation.items) + added
     if number > MAX_ITEMS:
         raise InvalidRequest(f"a conversation has at most {MAX_ITEMS} items, got {number}", field)
+
+
+def check_fits(conversation: StoredConversation, model: scheduler_pb2.ModelInfo) -> None:
+    """Raise TooLong for a conversation that is certainly too long for `model`, before it is read."""
+    check_messages(len(conversation.items), model.max_prompt_tokens)
+    check_characters(conversation.characters, model.max_prompt_tokens, model.longest_token)

@@ -105,6 +105,9 @@ class Exchange:
         body = await self._request.body(self._bodies)
         self._calls[0].body_bytes = len(body)
         asked = self._api(body)
+        if asked.stored_bytes:
+            self._calls[0].body_bytes += asked.stored_bytes
+            await self._bodies.turns.turn(self._request.payer, asked.stored_bytes)
         first, *others = asked.generations()
         request = self._call_request(asked, first)
         self._asked, self._unknown = asked, [*islice(unknown_fields(body, asked.body_type), MOST)]

@@ -1,6 +1,6 @@
 """The items that say what a response continues: those of its request, and those of a conversation."""
 
-from collections.abc import MutableSequence, Sequence
+from collections.abc import Mapping, MutableSequence, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -88,7 +88,7 @@ class InputItem(msgspec.Struct, omit_defaults=True):
         elif kind.endswith(OUTPUT):
             fields["output"] = result_text(self.output, "output", TEXTS)
         described = {**fields, "id": item_id, "type": kind, "status": "completed"}
-        return StoredItem(item_id, msgspec.json.encode(described))
+        return stored_item(described)
 
     def _as_call(self, place: str) -> common_pb2.ToolCall:
         name, arguments = self.name or "", arguments_text(self.arguments)
@@ -111,6 +111,15 @@ class InputItem(msgspec.Struct, omit_defaults=True):
         if self.role == "assistant":
             return [{"type": "output_text", "text": text, "annotations": [], "logprobs": []} for text in texts]
         return [{"type": "input_text", "text": text} for text in texts]
+
+
+def stored_item(described: Mapping[str, Any]) -> StoredItem:
+    """Return an item as a conversation has it, given the fields that clients get."""
+    texts = [described.get("arguments"), described.get("output")]
+    if described["type"] == "message":
+        texts += [part["text"] for part in described["content"]]
+    characters = sum(len(text) for text in texts if isinstance(text, str))
+    return StoredItem(described["id"], msgspec.json.encode(described), characters)
 
 
 def add_items(messages: MutableSequence[common_pb2.ChatMessage], items: Sequence[InputItem], place: str) -> None:

@@ -155,6 +155,11 @@ class MessagesRequest(Conversation, kw_only=True):
         return type(self)
 
     @property
+    def stored_bytes(self) -> int:
+        """See ParsedRequest."""
+        return 0
+
+    @property
     def is_streamed(self) -> bool:
         """See ParsedRequest."""
         return bool(self.stream)

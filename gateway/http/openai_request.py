@@ -30,6 +30,11 @@ class OpenAIRequest(Sampling, kw_only=True):
         return self._named.user
 
     @property
+    def stored_bytes(self) -> int:
+        """See ParsedRequest."""
+        return 0
+
+    @property
     def is_streamed(self) -> bool:
         """See ParsedRequest."""
         return bool(self.stream)

@@ -40,6 +40,11 @@ class HttpRequest:
             request_id=headers.get("x-request-id", ""),
         )
 
+    @property
+    def payer(self) -> str:
+        """The name of those who take turns together: the holders of a key, or without one an address."""
+        return self.credentials.authorization or (self._client or ("", 0))[0]
+
     async def body(self, bodies: MessageBodyLimiter) -> bytes:
         """Read the body, in its turn among all that arrive; what is to be made of a large one must be made at once.
 
@@ -53,7 +58,7 @@ class HttpRequest:
             data = await self._read()
         else:
             data = await bodies.arrive(f"{host}:{port}", self._read)
-        await bodies.turns.turn(self.credentials.authorization or host, len(data))
+        await bodies.turns.turn(self.payer, len(data))
         return data
 
     async def begin(self, status: int, headers: Headers) -> None:

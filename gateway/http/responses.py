@@ -1,20 +1,28 @@
 """OpenAI's Responses: POST /v1/responses, and GET and DELETE of those that are stored."""
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from fairlead.v1 import common_pb2
+from fairlead.v1 import common_pb2, scheduler_pb2
 from gateway.call import Call
 from gateway.core.response_store import ResponseStore, StoredResponse
 from gateway.core.session_tree import Session
 from gateway.core.stored_conversation import StoredConversation
 from gateway.credentials import Credentials
 from gateway.http.api import Api, Generation
-from gateway.http.conversations import SHOWN, Conversations, add_conversation, check_room, stored_items, stored_output
+from gateway.http.conversations import (
+    SHOWN,
+    Conversations,
+    add_conversation,
+    check_fits,
+    check_room,
+    stored_items,
+    stored_output,
+)
 from gateway.http.errors import PreviousResponseNotFound, ResponseNotFound
 from gateway.http.input_item import add_items
 from gateway.http.response_answer import ResponseAnswer, response_id
@@ -44,6 +52,12 @@ class ResponseToGenerate:
         self._conversation = conversation
         self._store = store
         self._conversations = conversations
+
+    @property
+    def stored_bytes(self) -> int:
+        """See ParsedRequest."""
+        previous = len(self._previous.conversation) if self._previous is not None else 0
+        return previous + (self._conversation.length if self._conversation is not None else 0)
 
     def session(self, headers: Mapping[str, str]) -> Session | None:
         """See ParsedRequest. The previous call's interaction goes on; if that call was in none, this one begins one.
@@ -105,10 +119,16 @@ class ResponseToGenerate:
 
 
 class ResponseEndpoints:
-    """Answers requests about the responses in `store`, which may be added to `conversations`."""
+    """Answers requests about the responses in `store`, which may be added to `conversations`.
 
-    def __init__(self, store: ResponseStore, conversations: Conversations) -> None:
+    `resolve` returns the limits of a model.
+    """
+
+    def __init__(
+        self, store: ResponseStore, conversations: Conversations, resolve: Callable[[str], scheduler_pb2.ModelInfo]
+    ) -> None:
         self._store = store
+        self._resolve = resolve
         self._conversations = conversations
         self._identify = conversations.identify
 
@@ -148,6 +168,7 @@ class ResponseEndpoints:
         identity = self._identify(request.named_user, credentials)
         conversation = self._conversations.find(wanted, identity, "conversation")
         check_room(conversation, len(request.items()), "input")
+        check_fits(conversation, self._resolve(request.model or ""))
         return conversation
 
     def _of_caller(self, wanted: str, credentials: Credentials) -> StoredResponse:

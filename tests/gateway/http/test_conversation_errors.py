@@ -5,9 +5,14 @@ import re
 
 import pytest
 
+from fairlead.errors import TooLong
+from fairlead.v1 import scheduler_pb2
 from gateway.core.response_store import ResponseStore
 from gateway.core.stored_conversation import StoredConversation, StoredItem
+from gateway.credentials import Credentials
 from gateway.http.conversations import MAX_ITEMS, MAX_LENGTH, Conversations
+from gateway.http.responses import ResponseEndpoints
+from gateway.tenants import CallerIdentity
 from tests.gateway.http.http_client import CONVERSATIONS, HELLO, HttpClient
 from tests.gateway.http.test_conversations import ask, create
 
@@ -125,6 +130,19 @@ def test_a_response_adds_nothing_beyond_the_bytes_of_a_conversation() -> None:
     assert not conversations.extend("conv_1", [StoredItem("msg_2", b"x")])
     assert store.find("conv_1", 0.0) == full.extended([most])
     assert not conversations.extend("conv_2", [])
+
+
+@pytest.mark.parametrize("items", [[StoredItem("msg_1", b"unread")] * 3, [StoredItem("msg_1", b"unread", 21)]])
+def test_a_conversation_that_is_too_long_for_a_model_is_not_read(items: list[StoredItem]) -> None:
+    store = ResponseStore(MAX_LENGTH, 1e9)
+    identity = CallerIdentity("ann", "ann", 1.0)
+    conversations = Conversations(store, lambda user, credentials: identity)
+    empty = StoredConversation(id="conv_1", client="ann", created=1, metadata=b"{}")
+    conversations.keep(empty.extended(items), "items")
+    model = scheduler_pb2.ModelInfo(max_prompt_tokens=2, longest_token=10)
+    read = ResponseEndpoints(store, conversations, lambda name: model).api(Credentials())
+    with pytest.raises(TooLong, match="at most 2 prompt tokens"):
+        read(b'{"input": "x", "conversation": "conv_1"}')
 
 
 def test_a_conversation_has_so_many_items(http: HttpClient) -> None:
