@@ -20,7 +20,7 @@ from gateway.http.logprobs import of_chat
 from gateway.http.parameters import HARMLESS, Alternatives, Parameters, Unsupported
 from gateway.http.parts_answer import PartsAnswer
 from gateway.http.sampling import Natural, drawn
-from gateway.http.tools import ToolDefinition, left_out_tools, tool_choice, tools_to_offer
+from gateway.http.tools import ToolDefinition, custom_names, left_out_tools, tool_choice, tools_to_offer
 from gateway.http.unsupported import check_supported
 from gateway.tools import needs_call
 
@@ -93,7 +93,11 @@ class ChatCompletionRequest(Parameters, kw_only=True):
         writer: Callable[..., ChoicesAnswer] = ChoicesAnswer
         known = call.output_format
         if known.tool_calls or known.reasoning or known.response_template:
-            writer = partial(PartsAnswer, most_calls=1 if self.parallel_tool_calls is False else None)
+            writer = partial(
+                PartsAnswer,
+                most_calls=1 if self.parallel_tool_calls is False else None,
+                customs=custom_names(self.tools),
+            )
         return writer(
             FORM,
             call,

@@ -12,6 +12,7 @@ from gateway.chat_template import MAX_BYTES, MAX_DEPTH
 from gateway.counts import MAX_TOOL_CALLS, check_count
 from gateway.http.content import Content, text_of
 from gateway.http.json_shape import check_shape
+from gateway.http.tools import custom_arguments
 from gateway.http.wishes import Wish, ask
 
 ROLES = {"developer": "system"}  # another name for it
@@ -31,21 +32,30 @@ class CalledFunction(msgspec.Struct):
     arguments: Any = None
 
 
+class CalledCustomTool(msgspec.Struct):
+    """The custom tool that a call names, and its text."""
+
+    name: str
+    input: Any = None
+
+
 class MadeCall(msgspec.Struct):
     """A call that an assistant's message makes."""
 
-    function: CalledFunction
+    function: CalledFunction | None = None
+    custom: CalledCustomTool | None = None
     id: str | None = None
     type: str | None = None
 
     def as_call(self, place: str) -> common_pb2.ToolCall:
         """Return the call; raises InvalidRequest, which names the field below `place`."""
-        if self.type not in (None, "function"):
-            raise InvalidRequest(
-                f"only calls of type 'function' are supported, got {self.type[:32]!r}", f"{place}.type"
-            )
-        function = self.function
-        return common_pb2.ToolCall(id=self.id, name=function.name, arguments=arguments_text(function.arguments))
+        function, custom = self.function, self.custom
+        if self.type in (None, "function") and function is not None:
+            return common_pb2.ToolCall(id=self.id, name=function.name, arguments=arguments_text(function.arguments))
+        if self.type == "custom" and custom is not None:
+            arguments = custom_arguments(arguments_text(custom.input))
+            return common_pb2.ToolCall(id=self.id, name=custom.name, arguments=arguments)
+        raise InvalidRequest("a call needs a type 'function' or 'custom', and the field of that name", place)
 
 
 class Message(msgspec.Struct):

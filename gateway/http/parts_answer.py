@@ -1,6 +1,6 @@
 """Choices of chat completions whose text holds reasoning or tool calls."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -17,6 +17,7 @@ from gateway.call import Call
 from gateway.core.coalescer import OutputChunk
 from gateway.http.choices import GOES_ON, NOTHING, REASONS, ChoicesAnswer, ChoicesFormat
 from gateway.http.logprobs import Logprobs
+from gateway.http.tools import custom_text
 
 TOOL_CALLS = b'"tool_calls"'
 
@@ -26,10 +27,14 @@ class _Choice:
     parser: OutputParser
     has_begun: bool = False
     calls: set[int] = field(default_factory=set)
+    texts: dict[int, list[str]] = field(default_factory=dict)  # arguments of calls of custom tools
 
 
 class PartsAnswer(ChoicesAnswer):
-    """Write choices in their parts; implements Answer. A choice has at most `most_calls` tool calls."""
+    """Write choices in their parts; implements Answer. A choice has at most `most_calls` tool calls.
+
+    Calls of the tools `customs` have a text, which is told at the end of the output.
+    """
 
     def __init__(
         self,
@@ -42,6 +47,7 @@ class PartsAnswer(ChoicesAnswer):
         echoed: Sequence[str | None] = (),
         logprobs: Logprobs | None = None,
         most_calls: int | None = None,
+        customs: Collection[str] = (),
     ) -> None:
         super().__init__(
             form,
@@ -54,6 +60,7 @@ class PartsAnswer(ChoicesAnswer):
         )
         self._new = partial(output_parser, call.output_format)
         self._most_calls = most_calls
+        self._customs = customs
         self._parsed: dict[int, _Choice] = {}
         self._ids = partial(call_id, call.request_id)
         self._numbers = count()
@@ -71,12 +78,13 @@ class PartsAnswer(ChoicesAnswer):
         """See Answer."""
         choice, chunk = self._of(index), last or NOTHING
         parts = [*choice.parser.push(chunk.text), *choice.parser.end()]
-        delta = self._opened(index, choice, chunk, parts)
+        delta = self._with_texts(choice, self._opened(index, choice, chunk, parts))
         return self._ended(self._delta(index, delta, chunk), _reason(call, choice), call)
 
     def _whole_choice(self, index: int, call: Call, output: OutputChunk) -> dict[str, Any]:
         choice = self._of(index)
-        told = self._told(choice, [*choice.parser.push(output.text), *choice.parser.end()])
+        parts = [*choice.parser.push(output.text), *choice.parser.end()]
+        told = self._with_texts(choice, self._told(choice, parts))
         calls = [{key: value for key, value in each.items() if key != "index"} for each in told.pop("tool_calls", ())]
         content = self._echo(index, output) + told.pop("content", "")
         message = {"role": "assistant", "content": content or (None if calls else ""), "refusal": None, **told}
@@ -114,12 +122,31 @@ class PartsAnswer(ChoicesAnswer):
                     told["reasoning_content"] = told.get("reasoning_content", "") + part.text
                 case CallBegun() if self._most_calls is None or part.number < self._most_calls:
                     choice.calls.add(part.number)
-                    function = {"name": part.name, "arguments": ""}
-                    known = {"id": self._ids(next(self._numbers)), "type": "function", "function": function}
-                    calls[part.number] = {"index": part.number, **known}
+                    calls[part.number] = {
+                        "index": part.number,
+                        "id": self._ids(next(self._numbers)),
+                        **self._call(part),
+                    }
+                    if part.name in self._customs:
+                        choice.texts[part.number] = []
+                case Arguments() if part.number in choice.texts:
+                    choice.texts[part.number].append(part.text)
                 case Arguments() if part.number in choice.calls:
                     piece = calls.setdefault(part.number, {"index": part.number, "function": {"arguments": ""}})
                     piece["function"]["arguments"] += part.text
+        return {**told, "tool_calls": list(calls.values())} if calls else told
+
+    def _call(self, call: CallBegun) -> dict[str, Any]:
+        if call.name in self._customs:
+            return {"type": "custom", "custom": {"name": call.name, "input": ""}}
+        return {"type": "function", "function": {"name": call.name, "arguments": ""}}
+
+    def _with_texts(self, choice: _Choice, told: dict[str, Any]) -> dict[str, Any]:
+        """Return the last parts of a choice with the texts of its calls of custom tools."""
+        calls = {call["index"]: call for call in told.get("tool_calls", ())}
+        for number, pieces in choice.texts.items():
+            custom = calls.setdefault(number, {"index": number, "custom": {}})["custom"]
+            custom["input"] = custom_text("".join(pieces))
         return {**told, "tool_calls": list(calls.values())} if calls else told
 
 

@@ -8,14 +8,11 @@ import msgspec
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
 from gateway.counts import MAX_TOOLS, check_count
+from serving.tool_arguments import arguments_object
 
 RUN_BY_CALLERS = ("function", "custom")
 TEXT = "input"  # the argument of a custom tool's function
 CHOICES = "must be 'auto', 'none', 'required', or the name of a function with the type 'function'"
-
-
-class _TextArgument(msgspec.Struct):
-    input: str
 
 
 class FunctionDefinition(msgspec.Struct):
@@ -35,17 +32,33 @@ class TextRule(msgspec.Struct, omit_defaults=True):
     definition: str | None = None
 
 
+class ChatTextRule(msgspec.Struct):
+    """The form of a custom tool's text, as chats have it."""
+
+    type: str | None = None
+    grammar: TextRule | None = None
+
+
+class CustomDefinition(msgspec.Struct):
+    """A custom tool, which is called with a text."""
+
+    name: str
+    description: str | None = None
+    format: ChatTextRule | None = None
+
+
 class ToolDefinition(msgspec.Struct):
     """A tool of a chat; others than functions and custom ones are left out."""
 
     type: str
     function: FunctionDefinition | None = None
+    custom: CustomDefinition | None = None
 
 
 def tools_to_offer(tools: Sequence[ToolDefinition] | None, choice: Any) -> list[common_pb2.Tool]:
     """Return the tools that the prompt offers to the model: none if the caller chooses none.
 
-    Raises InvalidRequest for tools that this API cannot tell calls of.
+    Raises InvalidRequest for a tool without its definition.
     """
     check_count(len(tools or ()), MAX_TOOLS, "tools", "tools")
     offered = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(tools or ()) if tool.type in RUN_BY_CALLERS]
@@ -57,6 +70,11 @@ def left_out_tools(tools: Sequence[ToolDefinition] | None) -> list[str]:
     return [f"tools[{index}]" for index, tool in enumerate(tools or ()) if tool.type not in RUN_BY_CALLERS]
 
 
+def custom_names(tools: Sequence[ToolDefinition] | None) -> frozenset[str]:
+    """Return the names of the tools that are called with a text."""
+    return frozenset(tool.custom.name for tool in tools or () if tool.type == "custom" and tool.custom is not None)
+
+
 def tool_choice(choice: Any, parallel: bool | None) -> common_pb2.ToolChoice:
     """Return which calls the model has to make, at most one unless they may be `parallel`; raise InvalidRequest."""
     single = parallel is False
@@ -65,7 +83,11 @@ def tool_choice(choice: Any, parallel: bool | None) -> common_pb2.ToolChoice:
             return common_pb2.ToolChoice(single=single)
         case "required":
             return common_pb2.ToolChoice(required=True, single=single)
-        case {"type": "function", "name": str(name)} | {"type": "function", "function": {"name": str(name)}} if name:
+        case (
+            {"type": "function" | "custom", "name": str(name)}
+            | {"type": "function", "function": {"name": str(name)}}
+            | {"type": "custom", "custom": {"name": str(name)}}
+        ) if name:
             return common_pb2.ToolChoice(name=name, single=single)
         case _:
             got = msgspec.json.encode(choice)[:64].decode(errors="replace")
@@ -96,15 +118,15 @@ def custom_arguments(text: str) -> str:
 
 def custom_text(arguments: str) -> str:
     """Return the text with which a custom tool is called; a model that errs may write it without being an argument."""
-    try:
-        return msgspec.json.decode(arguments, type=_TextArgument).input
-    except (msgspec.DecodeError, RecursionError):
-        return arguments
+    text = (arguments_object(arguments) or {}).get(TEXT)
+    return text if isinstance(text, str) else arguments
 
 
 def _tool(tool: ToolDefinition, place: str) -> common_pb2.Tool:
-    if tool.type != "function":
-        raise InvalidRequest(f"only tools of type 'function' are supported, got {tool.type[:32]!r}", f"{place}.type")
-    if tool.function is None:
-        raise InvalidRequest("a tool of type 'function' needs it", f"{place}.function")
-    return as_tool(tool.function)
+    if tool.type == "custom" and tool.custom is not None:
+        custom = tool.custom
+        rule = None if custom.format is None else custom.format.grammar
+        return custom_tool(custom.name, custom.description, rule)
+    if tool.type == "function" and tool.function is not None:
+        return as_tool(tool.function)
+    raise InvalidRequest(f"a tool of type {tool.type!r} needs it", f"{place}.{tool.type}")

@@ -83,7 +83,7 @@ RESPONSE_TOOLS = st.recursive(
     max_leaves=4,
 )
 TOOLS = st.lists(
-    st.fixed_dictionaries({"type": TYPES_OF_TOOLS, "function": FUNCTIONS})
+    st.fixed_dictionaries({"type": TYPES_OF_TOOLS, "function": FUNCTIONS, "custom": FUNCTIONS})
     | st.fixed_dictionaries({"name": NAMES_OF_TOOLS}, optional={"type": TYPES_OF_TOOLS, "input_schema": SCHEMAS})
     | RESPONSE_TOOLS
     | ANYTHING,

@@ -124,6 +124,27 @@ def test_a_message_that_stops_for_a_tool_has_its_call(
         assert json.loads(pieces) == {"text": "first\nnext"}
 
 
+def test_a_chat_tells_calls_of_custom_tools_as_its_api_does(model: HttpClient) -> None:
+    rule = {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: /a/"}}
+    tools = [{"type": "custom", "custom": {"name": "patch", "description": "Change.", "format": rule}}]
+    asked = {"role": "user", "content": "custom"}
+    body = {"messages": [asked], "tools": tools, "temperature": 0, "max_tokens": 200}
+    [choice] = model.post(CHAT, body).json["choices"]
+    [call] = choice["message"]["tool_calls"]
+    assert choice["finish_reason"] == "tool_calls"
+    assert (call["type"], call["custom"]) == ("custom", {"name": "patch", "input": "*** Begin"})
+    streamed: dict[str, str] = {"name": "", "input": ""}
+    for event in model.post(CHAT, {**body, "stream": True}).events:
+        for piece in event["choices"][0]["delta"].get("tool_calls", ()):
+            assert piece["index"] == 0
+            for name, text in piece["custom"].items():
+                streamed[name] += text
+    assert streamed == call["custom"]
+    result = {"role": "tool", "tool_call_id": call["id"], "content": "thoughts"}
+    later = model.post(CHAT, {**body, "messages": [asked, choice["message"], result]})
+    assert later.json["choices"][0]["message"]["content"] == "It rains."
+
+
 @pytest.mark.parametrize(
     ("path", "fields", "text", "ignored"),
     [

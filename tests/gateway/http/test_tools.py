@@ -299,7 +299,7 @@ def tool(**function: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"tools": [{"type": "custom", "custom": {"name": "f"}}]}, "tools[0].type"),
+        ({"tools": [{"type": "custom"}]}, "tools[0].custom"),
         ({"tools": [{"type": "function"}]}, "tools[0].function"),
         (tool(name=""), "tools[0].name"),
         (tool(name="f", parameters="{}"), "tools[0].function.parameters"),
@@ -308,7 +308,7 @@ def tool(**function: object) -> dict[str, object]:
         ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice"),
         (said("user", tool_calls=[CALL]), "messages[0].tool_calls"),
         (said("user", tool_call_id="a"), "messages[0].tool_call_id"),
-        (said("assistant", tool_calls=[{**CALL, "type": "custom"}]), "messages[0].tool_calls[0].type"),
+        (said("assistant", tool_calls=[{**CALL, "type": "custom"}]), "messages[0].tool_calls[0]"),
         (said("assistant", function_call={"name": "f"}), "messages[0].function_call"),
     ],
 )
