@@ -14,9 +14,10 @@ from fairlead.token_ids import TOKEN_BYTES
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
 from gateway.call import Call
 from gateway.core.open_call_limiter import OpenCallLimiter
-from gateway.core.session_tree import SessionTree
+from gateway.core.tool_call_ids import ToolCallIds
 from gateway.core.waiting_prompts_limiter import WaitingPromptsLimiter
 from gateway.credentials import Credentials
+from gateway.interactions import CallInteractions
 from gateway.prepared_request import AdmittedRequest, PreparedRequest
 from gateway.request import CallRequest
 from gateway.tenants import CallerIdentity, Tenants
@@ -55,6 +56,7 @@ class Admission:
         waiting_prompts: WaitingPromptsLimiter,
         cache_scope: Callable[[CallerIdentity], str],
         cuts_max_tokens: bool,
+        tool_call_ids: ToolCallIds,
     ) -> None:
         self._cluster = cluster
         self._tenants = tenants
@@ -64,7 +66,7 @@ class Admission:
         self._waiting_prompts = waiting_prompts
         self._cache_scope = cache_scope
         self._cuts_max_tokens = cuts_max_tokens
-        self._sessions = SessionTree()
+        self._interactions = CallInteractions(tool_call_ids)
 
     def configure(self, profiles: Profiles) -> None:
         """Apply new app profiles from now on."""
@@ -201,11 +203,7 @@ class Admission:
         named = app_name(request.app)
         call.app = self._app(identity, named)
         call.named_app = named if named != call.app else ""
-        if request.HasField("interaction"):
-            check_interaction(request.interaction)
-            call.interaction = request.interaction.id
-        elif received.session is not None:
-            call.interaction = self._sessions.root(identity.client, received.session, time.monotonic())
+        self._interactions.join(call, received, time.monotonic())
         # The gateway assigns the seed, so that a second worker after a failure draws the same tokens.
         if not request.sampling.HasField("seed"):
             request.sampling.seed = secrets.randbits(64)

@@ -15,6 +15,7 @@ from gateway.calls_in_progress import CallsInProgress
 from gateway.config import CUT, GatewayConfig
 from gateway.core.open_call_limiter import OpenCallLimiter
 from gateway.core.response_store import ResponseStore
+from gateway.core.tool_call_ids import ToolCallIds
 from gateway.core.waiting_prompts_limiter import WaitingPromptsLimiter
 from gateway.http.application import HttpApplication
 from gateway.http.server import FAREWELL_SECONDS, HttpServer
@@ -82,6 +83,7 @@ class Gateway:
             waiting_prompts=waiting_prompts,
             cache_scope=CACHE_SCOPES[config.cache_scope],
             cuts_max_tokens=config.excess_max_tokens == CUT,
+            tool_call_ids=ToolCallIds(config.secret, config.accepted_secret),
         )
         self._calls = CallsInProgress(self._cluster, self._call_log, config.reader_seconds)
         self._server = self._make_server()

@@ -2,10 +2,13 @@
 
 import secrets
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 
 from fairlead.outcomes import FinishReason, Outcome
+from fairlead.output.call_id import call_id
 from fairlead.v1 import common_pb2
 from serving.sampling_params import SamplingParams
 from serving.telemetry.records import CHAT
@@ -45,12 +48,14 @@ class Call:
     stop_string: str = ""  # that ended the output, if one did
     outcome: Outcome | None = None
     message: str = ""
+    tool_call_id: Callable[[int], str] = str  # of the output's tool call with this number
     cleanup: ExitStack = field(default_factory=ExitStack)  # at the end undoes what admission counted
 
 
 def new_call(deadline: float | None) -> Call:
     """Return a call that arrives now, with a new id; `deadline` is in seconds of the loop's clock."""
-    call = Call(request_id=new_id(), deadline=deadline)
+    request_id = new_id()
+    call = Call(request_id=request_id, deadline=deadline, tool_call_id=partial(call_id, request_id))
     call.timings.received = time.time_ns()
     return call
 

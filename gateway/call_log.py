@@ -41,6 +41,7 @@ class CallLog:
                 "caller_request_id": record.caller_request_id,
                 "outcome": record.outcome.name,
                 "client": record.client,
+                "interaction": record.interaction,
                 "app": record.app,
                 "named_app": record.named_app,
                 "model": record.model,

@@ -142,7 +142,9 @@ class Exchange:
             message.interaction.CopyFrom(interaction_header.parse(headers[interaction_header.HEADER]))
         else:
             session = asked.session(headers)
-        return CallRequest(message=message, user=asked.named_user, session=session, fills_context=True)
+        return CallRequest(
+            message=message, user=asked.named_user, session=session, repeats_tool_calls=True, fills_context=True
+        )
 
     def _pass_on(self, index: int, chunk: OutputChunk) -> bool:
         """Keep a chunk, or write it from where it arrived; return False if only the call's task can write it."""

@@ -7,7 +7,6 @@ import msgspec
 
 from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason
-from fairlead.output.call_id import call_id
 from fairlead.output.events import AnswerText, Arguments, CallBegun, Part, Reasoning
 from fairlead.parsed_output import output_parser
 from gateway.call import Call
@@ -120,7 +119,7 @@ class MessageAnswer:
         return _event({"type": "message_start", "message": message}) + ANTHROPIC.ping
 
     def _call_block(self, call: CallBegun) -> dict[str, Any]:
-        return {"type": "tool_use", "id": call_id(self._call.request_id, call.number), "name": call.name, "input": {}}
+        return {"type": "tool_use", "id": self._call.tool_call_id(call.number), "name": call.name, "input": {}}
 
     def _message(self, content: list[dict[str, Any]], stop: dict[str, str | None]) -> dict[str, Any]:
         return {

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from fairlead.outcomes import FinishReason
-from fairlead.output.call_id import call_id
 from fairlead.output.events import AnswerText, Arguments, CallBegun, Part, Reasoning
 from fairlead.output.parser import OutputParser
 from fairlead.parsed_output import output_parser
@@ -62,7 +61,7 @@ class PartsAnswer(ChoicesAnswer):
         self._most_calls = most_calls
         self._customs = customs
         self._parsed: dict[int, _Choice] = {}
-        self._ids = partial(call_id, call.request_id)
+        self._ids = call.tool_call_id
         self._numbers = count()
 
     def chunk(self, index: int, call: Call, chunk: OutputChunk) -> bytes:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from fairlead.output.call_id import call_id
 from fairlead.output.events import AnswerText, Arguments, CallBegun, Part, Reasoning
 from fairlead.parsed_output import output_parser
 from fairlead.v1 import common_pb2
@@ -185,6 +184,7 @@ class ResponseItems:
 
     def __init__(self, call: Call, tools: ResponseTools, most_calls: int | None, reasoning: str) -> None:
         self._request_id = call.request_id
+        self._tool_call_id = call.tool_call_id
         self._tools = tools
         self._most_calls = most_calls
         self._reasoning = reasoning
@@ -236,7 +236,7 @@ class ResponseItems:
 
     def _call_item(self, part: CallBegun) -> CallItem:
         tool = self._tools.called(part.name)
-        return (CustomCallItem if tool.is_custom else CallItem)(call_id(self._request_id, part.number), part.name, tool)
+        return (CustomCallItem if tool.is_custom else CallItem)(self._tool_call_id(part.number), part.name, tool)
 
     def _begin(self, kind: type[Part], item: Item) -> Iterator[Event]:
         if self._items:

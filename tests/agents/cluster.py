@@ -14,6 +14,7 @@ from tests.gateway.http.http_client import TEXT, HttpClient
 from tests.services import Stack, eventually
 
 KEY = "any"  # names no users: all programs are one client
+TENANTS = {KEY: "agents", "other": "others"}  # by key
 OPEN_CALLS = 8  # of one client
 SECONDS = 120.0  # for a program's task
 WORKER: dict[str, object] = {
@@ -33,7 +34,10 @@ class Cluster:
         for name in ("a", "b"):
             self._start_worker(name)
         keys = folder / "keys.yaml"
-        keys.write_text(f"keys: [{{hash: {hashlib.sha256(KEY.encode()).hexdigest()}, tenant: agents}}]\n")
+        hashes = {key: hashlib.sha256(key.encode()).hexdigest() for key in TENANTS}
+        keys.write_text(
+            "keys:\n" + "".join(f"  - {{hash: {hashes[key]}, tenant: {TENANTS[key]}}}\n" for key in TENANTS)
+        )
         self.gateway = self.stack.start(
             "gateway",
             scheduler=self.stack.addresses,

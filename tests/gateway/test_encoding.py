@@ -16,6 +16,7 @@ from gateway.call import Call
 from gateway.call_log import CallLog
 from gateway.calls_in_progress import CallsInProgress
 from gateway.core.open_call_limiter import OpenCallLimiter
+from gateway.core.tool_call_ids import ToolCallIds
 from gateway.core.waiting_prompts_limiter import WaitingPromptsLimiter
 from gateway.credentials import Credentials
 from gateway.metrics import CallMetrics
@@ -101,6 +102,7 @@ async def admission(tokenizer: HeldTokenizer) -> AsyncIterator[Admission]:
         waiting_prompts=WaitingPromptsLimiter(100 * LONG_PROMPT),
         cache_scope=CACHE_SCOPES["user"],
         cuts_max_tokens=True,
+        tool_call_ids=ToolCallIds(SECRET),
     )
     await cluster.close()
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.core.session_tree import Session
+from gateway.core.tool_call_ids import ToolCallIds
 from gateway.http.session import HEADERS, session_of
 from serving.interaction_header import HEADER, parse
 from serving.names import MAX_NAME
@@ -21,6 +22,7 @@ CLAUDE = {"user_id": json.dumps({"device_id": "d" * 64, "account_uuid": "", "ses
 CLAUDE_BEFORE = {"user_id": f"user_{'d' * 64}_account__session_{ID}"}
 KAPPA = 3
 ANSWERS = 8
+TOOLS = [{"type": "function", "function": {"name": "look"}}]
 ROOT = Path(__file__).parents[3]
 
 # The rows of the table in docs/http.md: the headers that a client sends, and fields of its body.
@@ -114,6 +116,9 @@ def test_under_overload_sessions_go_on_and_invented_ones_gain_nothing(stack: Sta
     gateway, http = serving(stack, throttle="oit", user_per_minute=1, profiles=profiles)
     for user in ("agent", "parent"):
         assert post(http, {"x-session-id": "main"}, user=user).status == 200
+    opened = calls(post(http, {}, {"tools": TOOLS}, user="caller"), "caller")
+    made = ToolCallIds(SECRET).make("default/caller", opened[0], "request", 0)
+    repeated = [*HELLO, {"role": "tool", "tool_call_id": made, "content": "low water"}]
     filling = {"prompt": ["x"] * ANSWERS, "max_tokens": 2000, "ignore_eos": True}
     with http.begin(TEXT, filling, x_fairlead_user="filler"):
         eventually(lambda: any(line["models"] for line in gateway.logged("overload changed")), "overload")
@@ -125,14 +130,21 @@ def test_under_overload_sessions_go_on_and_invented_ones_gain_nothing(stack: Sta
             lets_in(stack, http, "parent", {"x-session-id": f"child {n}", "x-parent-session-id": "main"})
             for n in range(KAPPA + 2)
         ]
+        caller, forger = (
+            [lets_in(stack, http, user, {}, {"tools": TOOLS, "messages": repeated}) for _ in range(2)]
+            for user in ("caller", "forger")
+        )
     assert inventor == [True, False, False], "the one call that everybody has"
+    assert (caller, forger) == ([True, True], [True, False]), "the ids were made for the caller"
     assert agent == parent == [True] * KAPPA + [False] * 2
 
 
-def lets_in(stack: Stack, http: HttpClient, user: str, headers: dict[str, str]) -> bool:
+def lets_in(
+    stack: Stack, http: HttpClient, user: str, headers: dict[str, str], fields: dict[str, Any] | None = None
+) -> bool:
     """Whether a call is let in under overload, where it waits behind others, or refused."""
     waiting = stack.requests()
-    body = {"messages": HELLO, "max_tokens": 1, "stream": True}
+    body = {"messages": HELLO, "max_tokens": 1, "stream": True, **(fields or {})}
     with http.begin(CHAT, body, x_fairlead_user=user, **headers) as connection:
         connection.settimeout(0.05)
         while stack.requests() == waiting:

@@ -1,0 +1,96 @@
+"""Ids of tool calls, by which a later request that repeats them is known to continue the interaction.
+
+Most agents name no session, but each of their requests repeats the conversation with the ids of its tool calls, which
+the gateway made. An id therefore carries the interaction in which the call was made, and a signature (HMAC-SHA256 with
+the cluster secret) that also covers the client. Nothing is remembered: all gateways of a cluster know each other's ids.
+
+An id has nine letters and digits, since Mistral's templates accept no other length: 53 bits, of which the signature has
+12. One guess of 4096 is thus taken for an id of ours. It gains nothing: it names an interaction of the same client, as
+the header of a session may without any guess, and an interaction that is not in progress opens like every other.
+"""
+
+import hashlib
+import hmac
+import re
+import string
+from collections.abc import Iterable
+from itertools import islice
+
+DIGITS = string.digits + string.ascii_letters
+LENGTH = 9
+ID = re.compile(rf"[0-9a-zA-Z]{{{LENGTH}}}")
+NAME = re.compile(r"tool-calls-([0-9a-f]{5})")
+ROOT_BITS, PLACE_BITS, CALL_BITS, MAC_BITS = 17, 12, 12, 12
+LOOKED_AT = 16  # ids of one request, the newest ones: all of an agent's are ours, unless it has changed the provider
+
+
+class ToolCallIds:
+    """Makes ids with `secret`, and knows those of `secret` and of `accepted_secret`, unless that is empty."""
+
+    def __init__(self, secret: str, accepted_secret: str = "") -> None:
+        # Derived, so that a signature is never valid for another use of the secret.
+        self._keys = [
+            hmac.digest(each.encode(), b"fairlead tool call id", "sha256") for each in (secret, accepted_secret) if each
+        ]
+
+    def begun_by(self, request_id: str) -> str:
+        """Return the name of the interaction that a call begins if it continues none."""
+        return _name(_bits(request_id, ROOT_BITS))
+
+    def continued_by(self, client: str, newest_first: Iterable[str]) -> str:
+        """Return the name of the interaction that a request continues, by the first id made for `client`; else nothing.
+
+        O(LOOKED_AT): further ids are not looked at.
+        """
+        for made in islice(newest_first, LOOKED_AT):
+            number = _number(made)
+            if number is not None and any(self._mac(key, client, number) == number % 2**MAC_BITS for key in self._keys):
+                return _name(number >> PLACE_BITS + CALL_BITS + MAC_BITS)
+        return ""
+
+    def make(self, client: str, interaction: str, request_id: str, place: int) -> str:
+        """Return the id of tool call number `place` of a conversation, which the call `request_id` has generated.
+
+        `place` makes ids of a conversation different, `request_id` those of calls that go on from the same place.
+        """
+        named = NAME.fullmatch(interaction)
+        root = int(named[1], 16) if named else _bits(interaction or request_id, ROOT_BITS)
+        unsigned = (
+            (root << PLACE_BITS | place % 2**PLACE_BITS) << CALL_BITS | _bits(request_id, CALL_BITS)
+        ) << MAC_BITS
+        return _text(unsigned | self._mac(self._keys[0], client, unsigned))
+
+    def _mac(self, key: bytes, client: str, number: int) -> int:
+        signed = (number >> MAC_BITS).to_bytes(8, "big") + client.encode()
+        return _end(hmac.digest(key, signed, "sha256"), MAC_BITS)
+
+
+def _name(root: int) -> str:
+    return f"tool-calls-{root:05x}"
+
+
+def _bits(text: str, bits: int) -> int:
+    return _end(hashlib.sha256(text.encode()).digest(), bits)
+
+
+def _end(digest: bytes, bits: int) -> int:
+    """Return the last `bits` of a digest."""
+    return int.from_bytes(digest, "big") & (1 << bits) - 1
+
+
+def _text(number: int) -> str:
+    digits = ""
+    for _ in range(LENGTH):
+        number, digit = divmod(number, len(DIGITS))
+        digits = DIGITS[digit] + digits
+    return digits
+
+
+def _number(text: str) -> int | None:
+    """Return the number that `_text` has written, or None if `text` is nothing that it writes."""
+    if not ID.fullmatch(text):
+        return None
+    number = 0
+    for character in text:
+        number = number * len(DIGITS) + DIGITS.index(character)
+    return number if number < 2 ** (ROOT_BITS + PLACE_BITS + CALL_BITS + MAC_BITS) else None
