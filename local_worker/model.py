@@ -136,7 +136,7 @@ def _vllm(config: WorkerConfig) -> ServedModel:
     require(find_spec("vllm") is not None, "engine: vllm is not installed; docs/operations.md says how to install it")
     adapters = tuple(find_adapter(name, place) for name, place in config.lora_adapters.items())
     log_step("importing the engine")
-    prepare(config.threads)
+    prepare(config.threads, config.vllm_runner)
     from local_worker.engine.attention import UnsupportedModel
     from local_worker.engine.load_errors import reading
     from local_worker.engine.vllm.arguments import VllmOptions
@@ -160,6 +160,7 @@ def _vllm(config: WorkerConfig) -> ServedModel:
             dtype=config.dtype,
             eos_token_ids=tokenizer.eos_token_ids,
             adapters=adapters,
+            runner=config.vllm_runner,
         )
         log_step("starting vLLM's executor")
         if arguments.get("node_rank"):

@@ -1,5 +1,6 @@
 """The engines that workers of tests compute with: the fake one and, where it is installed, vLLM's executor."""
 
+import os
 from importlib.util import find_spec
 
 import pytest
@@ -12,9 +13,11 @@ VLLM_MARKS = (
 ENGINES = ("fake", pytest.param("vllm", marks=VLLM_MARKS))
 VLLM_DEADLINE = 600.0  # seconds: it may take minutes to start where other processes compute
 VLLM_BLOCK = 32  # its attention on a CPU needs a multiple of it
+VLLM_RUNNER = "v2" if os.environ.get("TRITON_INTERPRET") == "1" else "v1"  # see tests/vllm/interpreted.py
 VLLM_SETTINGS: dict[str, object] = {
     "engine": "vllm",
     "vllm_args": "{enforce_eager: true}",
+    "vllm_runner": VLLM_RUNNER,
     "dtype": "float32",
     "threads": 1,
     "block_tokens": VLLM_BLOCK,

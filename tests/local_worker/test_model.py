@@ -137,6 +137,8 @@ def test_vllm_is_named_where_it_is_missing(folder: Path) -> None:
 def test_options_of_another_engine_are_refused() -> None:
     with pytest.raises(ConfigError, match="vllm_args: must not be given with the engine fake"):
         WorkerConfig(secret="s" * 16, engine="fake", vllm_args="{enforce_eager: true}")
+    with pytest.raises(ConfigError, match="vllm_runner: must not be given with the engine fake, got 'v2'"):
+        WorkerConfig(secret="s" * 16, engine="fake", vllm_runner="v2")
     with pytest.raises(ConfigError, match="batch_invariant: must not be given with the engine vllm"):
         WorkerConfig(secret="s" * 16, engine="vllm", batch_invariant=True)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from local_worker.engine.vllm.environment import FORCED, prepare
+from local_worker.engine.vllm.environment import RUNNER, prepare
 
 COMPILED = ("_C", "_C_stable_libtorch", "_moe_C_stable_libtorch", "vllm_flash_attn._vllm_fa2_C")
 # Compiled functions that vLLM calls while it is imported.
@@ -63,20 +63,20 @@ def load_nvml() -> Any:
     return package.pynvml
 
 
-def choice(model: str, **arguments: Any) -> str:
-    """Return "V1" or "V2", or the reason for which the worker refuses the model."""
+def choice(model: str, runner: str = "v1", **arguments: Any) -> str:
+    """Return the model runner that vLLM chooses, or why the worker, which wants `runner`, refuses the model."""
     from local_worker.engine.attention import UnsupportedModel
     from local_worker.engine.vllm.arguments import VllmOptions, engine_config
 
     try:
-        config = engine_config(model, VllmOptions(max_running=4, token_budget=256), arguments)
+        config = engine_config(model, VllmOptions(max_running=4, token_budget=256, runner=runner), arguments)
     except UnsupportedModel as error:
         return str(error)
-    return "V2" if config.use_v2_model_runner else "V1"
+    return "v2" if config.use_v2_model_runner else "v1"
 
 
 def main() -> None:
-    """Print the choices with the worker's environment, and the choice without its variable for the model runner."""
+    """Print the choices with the worker's environments, and without the variable that chooses."""
     _library = fake_device()
     prepare(threads=1)
     import vllm
@@ -85,10 +85,11 @@ def main() -> None:
     architectures: Any = importlib.import_module("vllm.model_executor.models.registry")
     architectures._run_in_subprocess = lambda function: function()
     model = sys.argv[1]
-    found = {"version": vllm.__version__, "device": current_platform.device_type, "prepared": choice(model)}
+    found = {"version": vllm.__version__, "device": current_platform.device_type, "v1": choice(model)}
     found["watermark"] = choice(model, watermark_config={"key": 5})  # only V2 has it, so it is chosen in any case
-    for name in FORCED:
-        del os.environ[name]
+    prepare(threads=1, runner="v2")
+    found["v2"] = choice(model, "v2")
+    del os.environ[RUNNER]
     print(json.dumps({**found, "free": choice(model)}))
 
 

@@ -10,6 +10,8 @@ from functools import partial
 from typing import Any
 
 from local_worker.engine.vllm.environment import prepare
+from tests.engines import VLLM_RUNNER
+from tests.vllm.interpreted import lend_backend
 from tests.vllm.ranks import start_ranks_by
 
 # vLLM notifies whoever waits for a message through a socket that may drop a notification right after another one, which
@@ -39,7 +41,9 @@ def lighten() -> None:
     tensors.CpuCommunicator._all_group_ranks_share_shm_group_name = lambda _: False
 
 
-prepare(threads=1)
+if VLLM_RUNNER == "v2":
+    lend_backend()
+prepare(threads=1, runner=VLLM_RUNNER)
 importlib.import_module("local_worker.engine.vllm.executor")
 start_ranks_by("fork")
 if importlib.import_module("vllm.platforms").current_platform.is_cpu():

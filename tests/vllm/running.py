@@ -18,6 +18,7 @@ from local_worker.sandbox import Sandbox
 from local_worker.vocabulary import Vocabulary
 from serving.sampling_params import SamplingParams
 from tests.engines import VLLM_BLOCK as BLOCK
+from tests.engines import VLLM_RUNNER
 from tests.local_worker.engine import driving
 from tests.local_worker.engine.test_constraints import CHARACTERS
 from tests.local_worker.engine.test_exactness import VOCAB, make_model
@@ -82,6 +83,7 @@ def vllm(
         dtype="float32",
         eos_token_ids=EOS,
         adapters=adapters,
+        runner=VLLM_RUNNER,
     )
     engine = VllmEngine(str(folder), options, {"enforce_eager": True, **arguments}, SANDBOX)
     try:

@@ -7,6 +7,7 @@ import pytest
 from transformers import MambaConfig
 
 from local_worker.engine.attention import UnsupportedModel
+from tests.engines import VLLM_RUNNER
 from tests.local_worker.engine.test_exactness import CONFIGS, VOCAB
 from tests.vllm.running import resized, saved, vllm
 
@@ -26,6 +27,17 @@ from tests.vllm.running import resized, saved, vllm
 def test_arguments_are_refused_by_name(tmp_path: Path, arguments: dict[str, Any], reason: str) -> None:
     folder = saved(CONFIGS["llama"], tmp_path)
     with pytest.raises(UnsupportedModel, match=reason), vllm(folder, **arguments):
+        pass
+
+
+@pytest.mark.skipif(VLLM_RUNNER != "v2", reason="make test-vllm runs it with model runner v2")
+def test_v2_refuses_a_pipeline(tmp_path: Path) -> None:
+    """Its first stage takes a token two steps after it was sampled: the tokens were wrong."""
+    folder = saved(resized(CONFIGS["llama"]), tmp_path)
+    with (
+        pytest.raises(UnsupportedModel, match="pipeline_parallel_size: must be 1"),
+        vllm(folder, pipeline_parallel_size=2),
+    ):
         pass
 
 

@@ -12,7 +12,7 @@ from vllm.version import __version__
 from local_worker.engine.attention import UnsupportedModel
 from local_worker.engine.load_errors import reading
 from local_worker.engine.lora_adapter import LoraAdapter
-from local_worker.engine.vllm.sampler import KEY, SeededSampler
+from local_worker.engine.vllm.sampler import KEY
 
 # Arguments that an option of the worker sets.
 SET_BY_OPTION = {
@@ -43,6 +43,11 @@ NOT_SUPPORTED = (
     "speculative_config",
     "tokenizer",
 )
+# By model runner: V2's base class is not in 0.30, and V1's will not stay.
+PROCESSORS = {
+    "v1": "local_worker.engine.vllm.processor_v1:RowProcessor",
+    "v2": "local_worker.engine.vllm.processor_v2:SlotProcessor",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +62,7 @@ class VllmOptions:
     dtype: str = "auto"
     eos_token_ids: tuple[int, ...] = ()
     adapters: tuple[LoraAdapter, ...] = ()
+    runner: str = "v1"  # the model runner that vLLM has to choose
 
 
 def engine_config(model: str, options: VllmOptions, given: Mapping[str, Any], *, headless: bool = False) -> VllmConfig:
@@ -67,10 +73,15 @@ def engine_config(model: str, options: VllmOptions, given: Mapping[str, Any], *,
     args = _engine_args(model, options, given)
     with reading():
         config = args.create_engine_config(headless=headless)
-    if config.use_v2_model_runner:
+    chosen = "v2" if config.use_v2_model_runner else "v1"
+    if chosen != options.runner:
         raise UnsupportedModel(
-            f"vLLM {__version__} chooses its model runner V2 for this model and these vllm_args; the worker needs V1"
+            f"vLLM {__version__} chooses its model runner {chosen} for this model and these vllm_args, "
+            f"not {options.runner} (vllm_runner)"
         )
+    if chosen == "v2" and config.parallel_config.pipeline_parallel_size > 1:
+        # A stage takes a request's token as many steps after it was sampled as there are stages.
+        raise UnsupportedModel("vllm_args: pipeline_parallel_size: must be 1 with vLLM's model runner v2 (vllm_runner)")
     return config
 
 
@@ -97,7 +108,7 @@ def _engine_args(model: str, options: VllmOptions, given: Mapping[str, Any]) -> 
         "enable_prefix_caching": False,
         "async_scheduling": False,
         "disable_hybrid_kv_cache_manager": True,  # every layer keeps the pages of the whole context
-        "logits_processors": [SeededSampler],
+        "logits_processors": [PROCESSORS[options.runner]],
     }
     if options.adapters:
         # One place more than adapters: vLLM 0.32 on a CPU computes a request without one, whose index is -1, with the

@@ -9,23 +9,22 @@ import yaml
 
 from serving.config import ConfigError, require
 
-# Variables that are already set keep their values.
+# Variables that are already set keep their values; the one that chooses vLLM's model runner is set in any case.
 DEFAULTS = {
     "VLLM_CONFIGURE_LOGGING": "0",  # records go to the worker's log
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # one device needs no second process
     "VLLM_NO_USAGE_STATS": "1",  # nothing is reported to anybody
 }
-# Variables that are set in any case.
-FORCED = {
-    "VLLM_USE_V2_MODEL_RUNNER": "0",  # on GPUs vLLM chooses V2 since 0.31, for which sampler and batches are not made
-}
+RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
+RUNNERS = {"v1": "0", "v2": "1"}  # values of RUNNER; without it vLLM chooses V2 since 0.31 where it has Triton
 
 
-def prepare(threads: int | None) -> None:
-    """Set the environment variables of vLLM, and the number of `threads` of each of its processes on a CPU."""
+def prepare(threads: int | None, runner: str = "v1") -> None:
+    """Set the environment variables of vLLM, for one of its model RUNNERS, and the number of `threads` of each of its
+    processes on a CPU."""
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
-    os.environ.update(FORCED)
+    os.environ[RUNNER] = RUNNERS[runner]
     if threads is not None:
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
         os.environ["OMP_NUM_THREADS"] = str(threads)

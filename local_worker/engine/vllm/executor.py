@@ -1,9 +1,7 @@
 """An engine over vLLM's executor: vLLM computes batches on one or many devices; the batcher decides what they contain.
 
-vLLM's scheduler and its prefix cache do not run. The executor's processes keep state of each running request: its
-tokens, its pages and its parameters. So a request's tokens are sent once, when it enters the running batch, and later
-only what is new. vLLM samples a token as soon as a request's known tokens are computed, which is when its slice
-`samples`.
+vLLM's scheduler and its prefix cache do not run. vLLM samples a token as soon as a request's known tokens are computed,
+which is when its slice `samples`.
 """
 
 import logging
@@ -16,7 +14,6 @@ from typing import Any
 from vllm.config import ModelConfig, ParallelConfig
 from vllm.lora.request import LoRARequest
 from vllm.platforms import current_platform
-from vllm.v1.core.sched.output import CachedRequestData, NewRequestData, SchedulerOutput
 from vllm.v1.engine.core import EngineCore
 from vllm.v1.executor import Executor
 from vllm.v1.kv_cache_interface import AttentionSpec
@@ -29,12 +26,13 @@ from local_worker.engine.load_errors import reading
 from local_worker.engine.lora_adapter import LoraAdapter
 from local_worker.engine.matchers import Matchers, TokenMasks
 from local_worker.engine.vllm.arguments import VllmOptions, engine_config
-from local_worker.engine.vllm.sampler import allow, sampling_params
+from local_worker.engine.vllm.replaced_pages import replace_pages, take_replaced
+from local_worker.engine.vllm.sampler import allow
+from local_worker.engine.vllm.sent_requests import RESERVED, SentRequests, request_id
 from local_worker.sandbox import Sandbox
 from serving.sampling_params import SamplingParams
 
 log = logging.getLogger(__name__)
-RESERVED = 1  # vLLM never uses its first page
 
 
 def device_of_vllm() -> str:
@@ -47,7 +45,7 @@ class ExecutorStep:
     """A PendingStep that vLLM's processes compute; the result of `computed` is None if the tokens are in `sampled`."""
 
     computed: Future[ModelRunnerOutput | None]
-    masked: Future[Any] | None  # whether all processes have the masks; None if no output is constrained
+    told: Sequence[Future[Any]]  # whether all processes have the masks and the replaced pages, if there are any
     sampled: Future[ModelRunnerOutput]
     slices: Sequence[Slice]  # those of the batch
     masks: TokenMasks  # those of the constrained outputs
@@ -62,11 +60,11 @@ class ExecutorStep:
     def result(self) -> StepResult:
         """Return the samples; raise vLLM's own error."""
         computed, sampled = self.computed.result(), self.sampled.result()
-        if self.masked is not None:
-            self.masked.result()
+        for done in self.told:
+            done.result()
         output = sampled if computed is None else computed
         pieces = [piece for piece in self.slices if piece.samples]
-        rows = [output.req_id_to_index[_id(piece.request)] for piece in pieces]
+        rows = [output.req_id_to_index[request_id(piece.request)] for piece in pieces]
         tokens = tuple(int(output.sampled_token_ids[row][0]) for row in rows)
         scores = tuple(_scores(output, piece) for piece in self.slices if piece.scored)
         found = output.logprobs
@@ -74,14 +72,6 @@ class ExecutorStep:
             return StepResult(tokens, (), scores, *self.masks[1:])
         entries = (_entry(found, row, piece.sampling.logprobs) for row, piece in zip(rows, pieces, strict=True))
         return StepResult(tokens, tuple(entries), scores, *self.masks[1:])
-
-
-@dataclass(slots=True)
-class SentRequest:
-    """The data of a request that vLLM's processes have: its known tokens when it entered, and the present pages."""
-
-    tokens: int
-    pages: tuple[int, ...]
 
 
 class VllmEngine:
@@ -111,8 +101,8 @@ class VllmEngine:
                 config.cache_config.num_gpu_blocks_override = pages + RESERVED
             self._core = EngineCore(config, Executor.get_class(config), False, self._failed.set)
         self._executor: Executor = self._core.model_executor
-        self._sent: dict[int, SentRequest] = {}  # requests that vLLM's processes keep
-        self._adapters: dict[str, LoRARequest] = {}  # by the name of the model in slices
+        self._sent = SentRequests()
+        self._takes_tables = options.runner == "v1"
         self._matchers = Matchers(sandbox)
         self._step: ExecutorStep | None = None  # the last one
         try:
@@ -154,12 +144,12 @@ class VllmEngine:
         sampling = SamplingParams(max_tokens=1)
         piece = Slice(0, (0,), 0, 1, (0,), samples=True, sampling=sampling, prompt_tokens=1)
         self._start(Batch((piece,), entered=(Entry(0, (0,)),))).result()
-        self._executor.execute_model(self._scheduler_output(Batch((), left=(0,))))
+        self._executor.execute_model(self._sent.scheduler_output(Batch((), left=(0,))))
 
     def _load(self, adapters: Sequence[LoraAdapter]) -> None:
         """Load the adapters now, so that one that vLLM cannot use fails no step."""
         for number, adapter in enumerate(adapters, 1):
-            request = self._adapters[adapter.name] = LoRARequest(adapter.name, number, str(adapter.folder))
+            request = self._sent.adapters[adapter.name] = LoRARequest(adapter.name, number, str(adapter.folder))
             self._executor.add_lora(request)
 
     def launch(self, batch: Batch) -> ExecutorStep:
@@ -182,73 +172,20 @@ class VllmEngine:
 
     def _start(self, batch: Batch) -> ExecutorStep:
         self._matchers.follow(batch)
-        computed = self._executor.execute_model(self._scheduler_output(batch), non_block=True)
+        output, told = self._sent.scheduler_output(batch), []
+        if not self._takes_tables and (replaced := take_replaced(output.scheduled_cached_reqs)):
+            told.append(self._executor.collective_rpc(replace_pages, args=(replaced,), non_block=True))
+        computed = self._executor.execute_model(output, non_block=True)
         pieces = [piece for piece in batch.slices if piece.samples]
         depends = self._step is not None and self._matchers.needs_samples(pieces)
         before = self._step.result().tokens if depends and self._step else ()  # awaited while the step is computed
         masks = self._matchers.masks(pieces, before)
-        masked: Future[Any] | None = None
         if masks.allowed:
             allowed = {pieces[row].request: mask for row, mask in masks.allowed.items()}
-            masked = self._executor.collective_rpc(allow, args=(allowed,), non_block=True)
+            told.append(self._executor.collective_rpc(allow, args=(allowed,), non_block=True))
         sampled = self._executor.sample_tokens(None, non_block=True)
-        self._step = ExecutorStep(computed, masked, sampled, batch.slices, masks)
+        self._step = ExecutorStep(computed, told, sampled, batch.slices, masks)
         return self._step
-
-    def _scheduler_output(self, batch: Batch) -> SchedulerOutput:
-        """Return `batch` as vLLM's scheduler would describe it, and remember what has been sent."""
-        entered = {
-            entry.request: entry.tokens for entry in batch.entered
-        }  # new to vLLM, whatever it still knows under the same numbers
-        gone = {_id(request) for request in (*batch.left, *entered) if self._sent.pop(request, None) is not None}
-        new: list[NewRequestData] = []
-        known = CachedRequestData.make_empty()
-        for piece in batch.slices:
-            if piece.request in entered:
-                new.append(self._new(piece, entered[piece.request]))
-            else:
-                self._add_known(known, piece)
-        counts = {_id(piece.request): piece.stop - piece.start for piece in batch.slices}
-        return SchedulerOutput(
-            scheduled_new_reqs=new,
-            scheduled_cached_reqs=known,
-            num_scheduled_tokens=counts,
-            total_num_scheduled_tokens=batch.tokens,
-            scheduled_spec_decode_tokens={},
-            scheduled_encoder_inputs={},
-            num_common_prefix_blocks=[0],
-            finished_req_ids=gone,
-            free_encoder_mm_hashes=[],
-        )
-
-    def _new(self, piece: Slice, tokens: Sequence[int]) -> NewRequestData:
-        self._sent[piece.request] = SentRequest(len(tokens), piece.pages)
-        return NewRequestData(
-            req_id=_id(piece.request),
-            prompt_token_ids=list(tokens),
-            mm_features=[],
-            sampling_params=sampling_params(piece),
-            pooling_params=None,
-            block_ids=(_blocks(piece.pages),),
-            num_computed_tokens=piece.start,
-            lora_request=self._adapters.get(piece.model),
-        )
-
-    def _add_known(self, known: CachedRequestData, piece: Slice) -> None:
-        """Add the changes of a request that the processes know. A page that was replaced by the page of another request
-        with equal content makes them all be sent again, as for a request that resumes."""
-        sent = self._sent[piece.request]
-        request, before = _id(piece.request), len(sent.pages)
-        has_grown = piece.pages[:before] == sent.pages
-        added = piece.pages[before:] if has_grown else piece.pages
-        if not has_grown:
-            known.resumed_req_ids.add(request)
-        known.req_ids.append(request)
-        known.new_token_ids.append(list(piece.tokens))  # for the first stages of a pipeline
-        known.new_block_ids.append((_blocks(added),) if added else None)
-        known.num_computed_tokens.append(piece.start)
-        known.num_output_tokens.append(max(0, piece.stop - sent.tokens))
-        sent.pages = piece.pages
 
 
 def _ahead(parallel: ParallelConfig) -> int:
@@ -265,14 +202,6 @@ def _check_implementation(model: ModelConfig, arguments: Mapping[str, Any]) -> N
         raise ValueError(f"vLLM has no code of its own for {names}: take the engine transformers, or give model_impl")
 
 
-def _id(request: int) -> str:
-    return str(request)
-
-
-def _blocks(pages: Sequence[int]) -> list[int]:
-    return [page + RESERVED for page in pages]
-
-
 def _entry(found: LogprobsLists, row: int, alternatives: int | None) -> SampledLogprobs | None:
     """Return the log-probabilities in `row`: the first is the sampled token's, the others are sorted."""
     if alternatives is None:
@@ -283,7 +212,7 @@ def _entry(found: LogprobsLists, row: int, alternatives: int | None) -> SampledL
 
 def _scores(output: ModelRunnerOutput, piece: Slice) -> tuple[SampledLogprobs, ...]:
     """Return the log-probabilities of a prompt, which vLLM reports with the last of its slices; none before."""
-    found = output.prompt_logprobs_dict.get(_id(piece.request))
+    found = output.prompt_logprobs_dict.get(request_id(piece.request))
     if found is None:
         return ()
     count = piece.sampling.prompt_logprobs or 0

@@ -1,23 +1,25 @@
 """Sampling in vLLM's processes with the worker's own sampler, as one of vLLM's custom logits processors.
 
 vLLM is asked for the most likely token of every request. For a request that is sampled, biased, penalised, constrained
-or has `min_tokens`, the processor chooses the token with `local_worker.engine.sampling`, and leaves it as the only
+or has `min_tokens`, a processor chooses the token with `local_worker.engine.sampling`, and leaves it as the only
 possible one. So seeds, penalties and truncation mean the same as with the other engines, and a text goes on exactly at
 another worker. The log-probabilities that vLLM reports are those of the model, since it computes them before.
 
 The masks of constrained outputs are sent to the processor before each step's tokens are sampled. vLLM's own way of
 sending them, its GrammarOutput, would change the log-probabilities, too.
+
+vLLM's two model runners have processors of different classes: `processor_v1` and `processor_v2`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from vllm import SamplingParams as VllmSamplingParams
-from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
 
 from local_worker.core.batch import Slice
 from local_worker.engine.sampling import choose
+from local_worker.engine.transfer import upload
 from serving.sampling_params import SamplingParams
 
 KEY = "fairlead"  # of vLLM's `extra_args` for a request, and of its `additional_config`
@@ -31,30 +33,20 @@ class SamplingInput(NamedTuple):
     prompt_tokens: int
     seed_position: int
 
-
-class Row(NamedTuple):
-    """A row of vLLM's batch that the processor samples; vLLM appends to `output`."""
-
-    drawing: SamplingInput
-    prompt: list[int]
-    output: list[int]
-
-    @property
-    def slice(self) -> Slice:
-        """The slice that samples the next token."""
-        drawing, stop = self.drawing, len(self.prompt) + len(self.output)
-        penalised = drawing.sampling.has_penalties
+    def slice(self, stop: int, context: Sequence[int]) -> Slice:
+        """Return the slice that samples the token at position `stop`, after the tokens in `context` if penalties need
+        them."""
         return Slice(
-            request=drawing.request,
+            request=self.request,
             tokens=(),
             start=stop - 1,
             stop=stop,
             pages=(),
             samples=True,
-            sampling=drawing.sampling,
-            prompt_tokens=drawing.prompt_tokens,
-            seed_position=drawing.seed_position,
-            context=(*self.prompt, *self.output) if penalised else (),
+            sampling=self.sampling,
+            prompt_tokens=self.prompt_tokens,
+            seed_position=self.seed_position,
+            context=tuple(context),
         )
 
 
@@ -80,46 +72,29 @@ def sampling_params(piece: Slice) -> VllmSamplingParams:
     )
 
 
-class SeededSampler(LogitsProcessor):
-    """See the module's docstring; vLLM makes one in each of its processes."""
+def sampling_input(params: VllmSamplingParams) -> SamplingInput | None:
+    """Return what `sampling_params` has put into vLLM's parameters; None for a request that is greedy and no more."""
+    return SamplingInput(*params.extra_args[KEY]) if params.extra_args and KEY in params.extra_args else None
+
+
+class SeededSampler:
+    """The sampler of a processor; see the module's docstring."""
 
     allowed: ClassVar[Mapping[int, bytes]] = {}  # masks (Matcher.allowed) of the next step, by request
 
-    def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
-        self._rows: dict[int, Row] = {}
+    def __init__(self, vllm_config: Any) -> None:
         self._eos_token_ids: list[int] = vllm_config.additional_config[KEY]
-        self._before = torch.empty(0, dtype=torch.int64, device=device)
 
-    def is_argmax_invariant(self) -> bool:
-        """Return that the most likely token may change."""
-        return False
-
-    def update_state(self, batch_update: BatchUpdate | None) -> None:
-        """Follow the changes of vLLM's batch: removals, then additions, then moves."""
-        if batch_update is None:
-            return
-        for index in batch_update.removed:
-            self._rows.pop(index, None)
-        for index, params, prompt, output in batch_update.added:
-            self._rows.pop(index, None)
-            if params.extra_args and KEY in params.extra_args:
-                self._rows[index] = Row(SamplingInput(*params.extra_args[KEY]), prompt, output)
-        for source, target, direction in batch_update.moved:
-            moved, replaced = self._rows.pop(source, None), self._rows.pop(target, None)
-            if moved is not None:
-                self._rows[target] = moved
-            if replaced is not None and direction is MoveDirectionality.SWAP:
-                self._rows[source] = replaced
-
-    def apply(self, logits: torch.Tensor) -> torch.Tensor:
-        """Return logits [requests, vocabulary] in which each row of this processor allows only the chosen token."""
-        if self._rows:
-            at = torch.tensor(list(self._rows), device=logits.device)
-            slices = [row.slice for row in self._rows.values()]
+    def keep_chosen(self, logits: torch.Tensor, slices: Mapping[int, Slice]) -> torch.Tensor:
+        """Return `logits` [rows, vocabulary], changed so that each row of `slices` allows only the chosen token."""
+        if slices:
+            [at] = upload([list(slices)], logits.device)
+            pieces = list(slices.values())
             masks = {
-                row: self.allowed[piece.request] for row, piece in enumerate(slices) if piece.request in self.allowed
+                row: self.allowed[piece.request] for row, piece in enumerate(pieces) if piece.request in self.allowed
             }
-            tokens = choose(logits.index_select(0, at), slices, self._before, self._eos_token_ids, masks)
+            unsampled = torch.empty(0, dtype=torch.int64, device=logits.device)  # every token before is in the context
+            tokens = choose(logits.index_select(0, at), pieces, unsampled, self._eos_token_ids, masks)
             logits.index_fill_(0, at, -torch.inf)
             logits[at, tokens] = 0.0
         return logits
