@@ -107,7 +107,7 @@ test-vllm: vllm-venv ## run the tests that need vLLM, those of its contract also
 	PYTHONPATH=$(VLLM_VENV)/lowest $(VLLM_PYTEST) -k "process or tensor" tests/vllm/test_exactness.py tests/vllm/test_lora.py
 	PYTHONPATH=$(VLLM_VENV)/$(VLLM_NEWEST) VLLM_TARGET_DEVICE=cpu $(VLLM_CONTRACT)
 	PYTHONPATH=$(VLLM_VENV)/$(VLLM_NEWEST) VLLM_TARGET_DEVICE=cpu TRITON_INTERPRET=1 $(VLLM_CONTRACT)
-	TRITON_INTERPRET=1 $(VLLM_PYTEST) -k "process or tensor or refuses_a_pipeline" tests/vllm/test_exactness.py tests/vllm/test_lora.py tests/vllm/test_refusals.py
+	TRITON_INTERPRET=1 $(VLLM_PYTEST) -k "(process or tensor or refuses_a_pipeline or name_a_lora_adapter) and not behind" tests/vllm
 	$(VLLM_PYTEST) -m vllm $(VLLM_TESTS)
 
 mutate: setup build/mutate-venv ## see whether tests notice wrong changes of cores: CORE="call dlpm", SAMPLE=30 of each (docs/mutation.md)
