@@ -3,18 +3,19 @@
 import json
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from fairlead.errors import InvalidRequest
 from fairlead.output.mistral import BEGIN as MISTRAL_CALLS
 from fairlead.output.response_template import ResponseTemplate
 from local_worker.byte_decoder import ByteDecoder
 from local_worker.call_grammar import call_grammar
+from local_worker.chat_renderer import ChatRenderer
 from local_worker.chat_template import ChatTemplate
 from local_worker.chat_turns import tools_of, turns_of
 from local_worker.core.output_text import Decoder
@@ -31,6 +32,7 @@ from local_worker.token_bytes import TokenBytes
 from local_worker.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
+Rendered = TypeVar("Rendered")
 LONGEST_REASON = 300  # characters of what a chat template complains of
 KEPT_TEXTS = 65_536  # tokens whose texts are kept, at most: about 10 MB
 
@@ -160,9 +162,10 @@ class HuggingFaceTokenizer:
         self._decode = decode_of(tokenizer)
         self._token_text = lru_cache(KEPT_TEXTS)(lambda token: self._decode((token,)))
         self._response_template = response_template(getattr(tokenizer, "response_template", None))
+        self._renderer = ChatRenderer(tokenizer, eos_token_ids)
         self._template = ChatTemplate(
-            encode=lambda chat: list(self._rendered(chat, tokenize=True)),
-            text=lambda chat: str(self._rendered(chat, tokenize=False)),
+            encode=lambda chat: self._rendered(chat, self._renderer.ids),
+            text=lambda chat: self._rendered(chat, self._renderer.text),
             knows=self._knows,
         )
 
@@ -213,7 +216,7 @@ class HuggingFaceTokenizer:
         turns = [{"role": "system", "content": content}]
         try:
             with self._encoding:
-                return list(self._tokenizer.apply_chat_template(turns, return_dict=False))
+                return self._renderer.ids(turns)
         except Exception as error:  # templates are programs and may raise anything; many require a user message
             log.info(
                 "the chat template rejects a lone system message: prefixes are not public", extra={"reason": str(error)}
@@ -224,16 +227,13 @@ class HuggingFaceTokenizer:
         """See DecodingTokenizer."""
         return HuggingFaceDecoder(self._decode, self._token_bytes, self._token_text, self._hidden)
 
-    def _rendered(self, chat: Chat, tokenize: bool) -> Any:
-        """Return the token ids of the rendered chat, or its text."""
+    def _rendered(self, chat: Chat, render: Callable[..., Rendered]) -> Rendered:
         with self._encoding:
-            return self._tokenizer.apply_chat_template(
+            return render(
                 turns_of(chat),
-                tools=tools_of(chat),
+                tools_of(chat),
                 add_generation_prompt=chat.add_generation_prompt,
                 continue_final_message=chat.continue_final_message,
-                tokenize=tokenize,
-                return_dict=False,
                 **chat.variables,
             )
 
