@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from functools import partial
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 # gRPC reads this variable on import, which follows below. Its own log lines would only repeat our one-line message.
 os.environ["GRPC_VERBOSITY"] = os.environ.get("GRPC_VERBOSITY", "NONE")
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="fairlead", description="Serve language models to many users, fairly and fast."
     )
-    parser.add_argument("--version", action="version", version=f"fairlead {version('fairlead')}")
+    parser.add_argument("--version", action="version", version=f"fairlead {_version()}")
     commands = parser.add_subparsers(metavar="VERB", dest="verb")
     arguments = sys.argv[1:] if argv is None else argv
     # A verb waits for the import of its own module only: the simulator's modules take as long as all others.
@@ -64,6 +64,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _version() -> str:
+    try:
+        return version("fairlead")
+    except PackageNotFoundError:
+        return "of a checkout that is not installed"
 
 
 def _help(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:

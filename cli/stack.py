@@ -26,6 +26,7 @@ class Stack:
     """A local cluster, used as a context manager or with `start` and `stop`. Services listen on loopback, by default on
     free ports.
 
+    Workers compute `model`; with `engines` there is an adapter in place of each, with the arguments of that engine.
     Extra arguments are passed to the services' command lines. Progress is shown on standard error. A worker may take
     any time to download or load its model.
     """
@@ -35,8 +36,9 @@ class Stack:
         *,
         workers: int,
         log_dir: Path,
-        model: str,
+        model: str = "",
         engine: str = "transformers",
+        engines: Sequence[Sequence[str]] = (),
         listen: str = "127.0.0.1:0",
         scheduler_args: Sequence[str] = (),
         worker_args: Sequence[str] = (),
@@ -49,13 +51,15 @@ class Stack:
         self.gateway = ""
         self.http = ""  # the gateway's HTTP address, if it serves HTTP
         self.page = ""  # the address of the operators' page with its key, if it is served
-        self._names = [f"worker-{number}" for number in range(workers)]
         self._log_dir = log_dir
         self._listen = listen
         self._scheduler_args = list(scheduler_args)
         # Engines that each use all cores slow each other down several times.
         threads = max(1, (os.cpu_count() or 1) // workers)
-        self._model_args = ["--model", model, "--engine", engine, "--threads", str(threads)]
+        own = ["local_worker", "--model", model, "--engine", engine, "--threads", str(threads)]
+        beside = [["local_worker.adapter", *arguments] for arguments in engines]
+        # The module of each worker and its arguments, by the worker's name.
+        self._commands = {f"worker-{number}": command for number, command in enumerate(beside or [own] * workers)}
         self._worker_args = list(worker_args)
         listeners = {"--http-listen": http_listen, "--page-listen": page_listen}
         self._gateway_args = [part for flag, address in listeners.items() if address for part in (flag, address)]
@@ -87,7 +91,7 @@ class Stack:
         StackError."""
         self._log_dir.mkdir(parents=True, exist_ok=True)
         self._start_scheduler("127.0.0.1:0")
-        for name in self._names:
+        for name in self._commands:
             self.start_worker(name)
         gateway_args = ["--scheduler", self.scheduler, *self._gateway_args]
         gateway = self._spawn("gateway", "gateway", self._listen, gateway_args)
@@ -116,7 +120,7 @@ class Stack:
     @property
     def workers(self) -> list[ServiceProcess]:
         """The workers that have not left the cluster."""
-        return [process for process in self.processes if process.name in self._names]
+        return [process for process in self.processes if process.name in self._commands]
 
     def departed(self) -> list[str]:
         """Return the workers that drained and ended since the last call; raises StackError when a service ended
@@ -129,7 +133,8 @@ class Stack:
     def start_worker(self, name: str) -> None:
         """Start one worker; `await_workers` returns when it can serve requests."""
         link = ["--name", name, "--scheduler", self.scheduler]
-        self._spawn(name, "local_worker", "127.0.0.1:0", [*link, *self._model_args, *self._worker_args])
+        module, *arguments = self._commands[name]
+        self._spawn(name, module, "127.0.0.1:0", [*link, *arguments, *self._worker_args])
 
     def kill(self, name: str) -> None:
         """Kill a service, which is no longer part of the stack from then on."""
@@ -146,7 +151,7 @@ class Stack:
         for process in [process for process in self.processes if process.name != "gateway"]:
             self.kill(process.name)
         self._start_scheduler(self.scheduler)
-        for name in self._names:
+        for name in self._commands:
             self.start_worker(name)
         self.await_workers()
 

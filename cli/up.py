@@ -1,4 +1,7 @@
-"""`fairlead up`: run gateway, scheduler and workers on this machine until Ctrl-C, or Fairlead behind an Envoy."""
+"""`fairlead up`: run gateway, scheduler and workers on this machine until Ctrl-C.
+
+Engines that run already may take the place of the workers, and all of Fairlead may stand behind an Envoy.
+"""
 
 import argparse
 import contextlib
@@ -6,11 +9,13 @@ import os
 import signal
 import tempfile
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from types import FrameType
 
 from cli import endpoint
+from cli.beside import parse_engines, told, with_events
 from cli.envoy_stack import EnvoyStack
 from cli.listener import check_addresses
 from cli.option_types import whole
@@ -19,8 +24,11 @@ from serving import model_name
 from serving.config import ConfigError
 
 CHECK_SECONDS = 0.5
-OF_WORKERS = ("model", "engine", "listen", "page_listen", "scheduler_arg", "gateway_arg")  # only without --envoy
-OF_ENVOY = ("picker_arg", "limiter_arg")  # only with it
+OF_ENVOY = ("picker_arg", "limiter_arg")  # options that only --envoy has
+# Options that go with neither --envoy nor --beside, and those that do not go with one of them.
+OF_WORKERS = ("model", "engine")
+NOT_OF_ENVOY = (*OF_WORKERS, "beside", "listen", "page_listen", "scheduler_arg", "gateway_arg")
+NOT_OF_BESIDE = (*OF_WORKERS, "workers")
 
 
 class _Stopped(Exception):
@@ -44,6 +52,14 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         default="transformers",
         choices=("transformers", "vllm", "fake"),
         help="engine of the workers (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--beside",
+        default="",
+        metavar="URLS",
+        help="instead of workers of its own, serve these engines, each a `vllm serve`, separated by commas: "
+        "http://127.0.0.1:8001,http://127.0.0.1:8002. KV events are found at vLLM's ports, or named: "
+        "http://127.0.0.1:8001?kv-events=tcp://127.0.0.1:5557&kv-replay=tcp://127.0.0.1:5558",
     )
     parser.add_argument("--listen", default="127.0.0.1:7000", help="the gateway's address (default: %(default)s)")
     parser.add_argument(
@@ -76,9 +92,12 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
     """Serve until Ctrl-C, SIGTERM or the drain of the last worker; raises StackError when a service fails."""
-    for name in OF_WORKERS if args.envoy else OF_ENVOY:
-        if getattr(args, name) != parser.get_default(name):
-            parser.error(f"--{name.replace('_', '-')}: only {'without' if args.envoy else 'with'} --envoy")
+    if args.envoy:
+        _refuse(parser, args, NOT_OF_ENVOY, "only without --envoy")
+    else:
+        _refuse(parser, args, OF_ENVOY, "only with --envoy")
+    if args.beside:
+        _refuse(parser, args, NOT_OF_BESIDE, "only without --beside")
     args.log_dir = args.log_dir or Path(tempfile.mkdtemp(prefix="fairlead-logs-"))
     with contextlib.suppress(_Stopped):
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -91,17 +110,25 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
     return 0
 
 
+def _refuse(parser: argparse.ArgumentParser, args: argparse.Namespace, names: Sequence[str], reason: str) -> None:
+    for name in names:
+        if getattr(args, name) != parser.get_default(name):
+            parser.error(f"--{name.replace('_', '-')}: {reason}")
+
+
 def _run_workers(args: argparse.Namespace) -> None:
-    if args.engine != "fake":
+    engines = with_events(parse_engines(args.beside)) if args.beside else []
+    if not engines and args.engine != "fake":
         try:
             model_name.check(args.model)
         except OSError as error:
             raise ConfigError(f"--model {args.model}: {error}") from error
     stack = Stack(
-        workers=args.workers,
+        workers=len(engines) or args.workers,
         log_dir=args.log_dir,
         model=args.model,
         engine=args.engine,
+        engines=[engine.arguments for engine in engines],
         listen=args.listen,
         http_listen=args.http_listen,
         page_listen=args.page_listen,
@@ -111,13 +138,16 @@ def _run_workers(args: argparse.Namespace) -> None:
     )
     wanted = {"--listen": args.listen, "--http-listen": args.http_listen, "--page-listen": args.page_listen}
     check_addresses({option: address for option, address in wanted.items() if address})
-    print(f"starting {_counted(args.workers, 'worker')}; logs: {args.log_dir}", flush=True)
+    parts = _counted(len(engines), "adapter") if engines else _counted(args.workers, "worker")
+    print(f"starting {parts}; logs: {args.log_dir}", flush=True)
     try:
         stack.launch()
         with endpoint.published(endpoint.Endpoint(stack.gateway, stack.scheduler, stack.secret, str(args.log_dir))):
             stack.await_workers()
             addresses = ", ".join(filter(None, [stack.gateway, stack.http]))
             print(f"ready: gateway {addresses}, scheduler {stack.scheduler}; try: fairlead chat", flush=True)
+            for line in told(engines, args.worker_arg):
+                print(line, flush=True)
             if stack.page:
                 print(f"watch: {stack.page}", flush=True)
             _serve(stack)

@@ -136,9 +136,13 @@ class Command:
 
     def up(self, *args: str, logs: str = "logs") -> Running:
         """`fairlead up` with the fake engine and a free port."""
+        return self.up_with("--engine", "fake", *args, logs=logs)
+
+    def up_with(self, *args: str, logs: str = "logs") -> Running:
+        """`fairlead up` with free ports."""
         folder = str(self.folder / logs)
         ports = ["--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--page-listen", "127.0.0.1:0"]
-        return self.start("up", "--engine", "fake", *ports, "--log-dir", folder, *args)
+        return self.start("up", *ports, "--log-dir", folder, *args)
 
     def endpoint_files(self) -> list[Path]:
         """Of the stacks that can be found."""
