@@ -21,7 +21,7 @@ ASSUMED = {"--max-running": ("--max-num-seqs", 128), "--token-budget": ("--max-n
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class RunningEngine:
     """A `vllm serve` at `address`, host:port; the ZeroMQ addresses of its events are empty where none are known."""
 
     address: str
@@ -42,7 +42,7 @@ class Engine:
         return f"beside http://{self.address}, without KV events: {lost}"
 
 
-def told(engines: Sequence[Engine], adapter_arguments: Sequence[str]) -> list[str]:
+def told(engines: Sequence[RunningEngine], adapter_arguments: Sequence[str]) -> list[str]:
     """Return what the operator should know: what was found out of each engine, and what no engine tells."""
     assumed = [
         f"assumed of each engine: {engine_option} {value}; if it has another: --worker-arg={option}=N"
@@ -53,7 +53,7 @@ def told(engines: Sequence[Engine], adapter_arguments: Sequence[str]) -> list[st
     return [*map(str, engines), *missing, *assumed] if engines else []
 
 
-def parse_engines(text: str) -> list[Engine]:
+def parse_engines(text: str) -> list[RunningEngine]:
     """Return the engines at URLs that are separated by commas, `http://host:port?kv-events=...&kv-replay=...`.
 
     Raises ConfigError with the URL that cannot be one.
@@ -64,7 +64,7 @@ def parse_engines(text: str) -> list[Engine]:
     return engines
 
 
-def _parse(url: str) -> Engine:
+def _parse(url: str) -> RunningEngine:
     expected = f"--beside: expected http://host:port, got {url!r}"
     try:
         parts = urlsplit(url)
@@ -77,10 +77,10 @@ def _parse(url: str) -> Engine:
     events, replay = options.pop("kv-events", ""), options.pop("kv-replay", "")
     if options:
         raise ConfigError(f"--beside: expected kv-events and kv-replay alone after the ?, got {url!r}")
-    return Engine(parts.netloc.rpartition("@")[2], events, replay)
+    return RunningEngine(parts.netloc.rpartition("@")[2], events, replay)
 
 
-def with_events(engines: Sequence[Engine]) -> list[Engine]:
+def with_events(engines: Sequence[RunningEngine]) -> list[RunningEngine]:
     """Return the engines with the events that their hosts publish at vLLM's ports, where nothing else was said.
 
     Of several engines on one host it is not known whose events they are.
@@ -91,7 +91,7 @@ def with_events(engines: Sequence[Engine]) -> list[Engine]:
     return [_found(engine) if not engine.kv_events and hosts[_host(engine)] == 1 else engine for engine in engines]
 
 
-def _found(engine: Engine) -> Engine:
+def _found(engine: RunningEngine) -> RunningEngine:
     host = _host(engine)
     events, replay = (
         f"tcp://{host}:{port}" if _is_zeromq(host.strip("[]"), port) else "" for port in (EVENTS_PORT, REPLAY_PORT)
@@ -99,7 +99,7 @@ def _found(engine: Engine) -> Engine:
     return replace(engine, kv_events=events, kv_replay=events and replay)
 
 
-def _host(engine: Engine) -> str:
+def _host(engine: RunningEngine) -> str:
     return engine.address.rpartition(":")[0]
 
 

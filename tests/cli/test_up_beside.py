@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.beside import ASSUMED, EVENTS_PORT, Engine, parse_engines, told, with_events
+from cli.beside import ASSUMED, EVENTS_PORT, RunningEngine, parse_engines, told, with_events
 from local_worker.adapter.config import AdapterConfig
 from serving.config import ConfigError
 from tests.cli.commands import Command, called
@@ -50,13 +50,13 @@ def test_engines_that_run_already_are_served_by_one_command(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "engines"),
     [
-        ("http://127.0.0.1:8001", [Engine("127.0.0.1:8001")]),
-        ("http://a:1/v1/, http://[::1]:2/", [Engine("a:1"), Engine("[::1]:2")]),
-        ("http://a:1?kv-events=tcp://a:3", [Engine("a:1", "tcp://a:3")]),
-        ("http://a:1?kv-replay=tcp://a:4&kv-events=tcp://a:3", [Engine("a:1", "tcp://a:3", "tcp://a:4")]),
+        ("http://127.0.0.1:8001", [RunningEngine("127.0.0.1:8001")]),
+        ("http://a:1/v1/, http://[::1]:2/", [RunningEngine("a:1"), RunningEngine("[::1]:2")]),
+        ("http://a:1?kv-events=tcp://a:3", [RunningEngine("a:1", "tcp://a:3")]),
+        ("http://a:1?kv-replay=tcp://a:4&kv-events=tcp://a:3", [RunningEngine("a:1", "tcp://a:3", "tcp://a:4")]),
     ],
 )
-def test_engines_are_named_by_their_urls(text: str, engines: list[Engine]) -> None:
+def test_engines_are_named_by_their_urls(text: str, engines: list[RunningEngine]) -> None:
     assert parse_engines(text) == engines
 
 
@@ -114,18 +114,18 @@ def test_events_are_found_where_a_zeromq_socket_listens(
     monkeypatch.setattr("cli.beside.EVENTS_PORT", port)
     monkeypatch.setattr("cli.beside.REPLAY_PORT", 1)
     with listening(port, says):
-        [engine] = with_events([Engine("127.0.0.1:9")])
-    assert engine == Engine("127.0.0.1:9", f"tcp://127.0.0.1:{port}" if is_heard else "")
+        [engine] = with_events([RunningEngine("127.0.0.1:9")])
+    assert engine == RunningEngine("127.0.0.1:9", f"tcp://127.0.0.1:{port}" if is_heard else "")
 
 
 def test_events_of_several_engines_on_one_host_are_not_guessed() -> None:
-    engines = [Engine("127.0.0.1:9"), Engine("127.0.0.1:10")]
+    engines = [RunningEngine("127.0.0.1:9"), RunningEngine("127.0.0.1:10")]
     assert with_events(engines) == engines
 
 
 def test_the_assumed_values_are_the_adapters_defaults() -> None:
     defaults = {f"--{each.name.replace('_', '-')}": each.default for each in fields(AdapterConfig)}
     assert {option: value for option, (_, value) in ASSUMED.items()} == {option: defaults[option] for option in ASSUMED}
-    assert len(told([Engine("a:1")], [])) == 1 + len(ASSUMED)
+    assert len(told([RunningEngine("a:1")], [])) == 1 + len(ASSUMED)
     assert told([], []) == []
     assert EVENTS_PORT == 5557
