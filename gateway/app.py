@@ -18,6 +18,7 @@ from gateway.core.response_store import ResponseStore
 from gateway.core.tool_call_ids import ToolCallIds
 from gateway.core.waiting_prompts_limiter import WaitingPromptsLimiter
 from gateway.http.application import HttpApplication
+from gateway.http.browser_policy import BrowserPolicy, HostNames
 from gateway.http.server import FAREWELL_SECONDS, HttpServer
 from gateway.metrics import CallMetrics, PlacementMetrics, StateMetrics, ThrottlingMetrics
 from gateway.operators import ThrottlingService, TracesService
@@ -31,6 +32,7 @@ from serving.config import addresses, load
 from serving.environment import ServiceName
 from serving.process import Serving, configure_logging, run
 from serving.reload import follow
+from serving.rpc.address import is_loopback
 from serving.rpc.channel import MAX_REQUEST_BYTES
 from serving.rpc.server import Server
 from serving.telemetry.metrics import Metrics
@@ -94,6 +96,8 @@ class Gateway:
             self._calls.drive,
             self._server.bodies,
             self._responses,
+            self._browsers(needs_key=bool(config.keys)),
+            self._page_address,
         )
         self._http = self._make_http(api) if config.http_listen else None
         self._page = self._make_page(api) if config.page_listen else None
@@ -196,6 +200,22 @@ class Gateway:
             reader_seconds=config.reader_seconds,
         )
 
+    def _page_address(self) -> str:
+        """Return where the page is; empty without one, and for strangers, of whom keys keep it a secret."""
+        config = self._config
+        if self._page is None or config.keys:
+            return ""
+        scheme = "https" if config.tls_certificate else "http"
+        return f"{scheme}://{config.page_listen.rpartition(':')[0]}:{self._page.port}"
+
+    def _browsers(self, *, needs_key: bool) -> BrowserPolicy:
+        config = self._config
+        names = [name for name in config.http_hosts.split(",") if name]
+        listeners = [address for address in (config.http_listen, config.page_listen) if address]
+        hosts = HostNames(names, is_public=not all(map(is_loopback, listeners)))
+        origins = [origin for origin in config.http_origins.split(",") if origin]
+        return BrowserPolicy(None if needs_key or config.tls_certificate else hosts, origins, needs_key=needs_key)
+
     def _make_page(self, api: HttpApplication) -> Page:
         config = self._config
         secret = config.admin_secret or config.secret
@@ -210,6 +230,7 @@ class Gateway:
             self._traces,
             api,
             secret,
+            self._browsers(needs_key=False),
             bodies=self._server.bodies,
             certificate=self._certificate,
             request_seconds=config.request_seconds,

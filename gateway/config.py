@@ -1,5 +1,6 @@
 """The gateway's configuration."""
 
+import re
 from dataclasses import dataclass
 
 from gateway.tenants import CACHE_SCOPES
@@ -11,6 +12,7 @@ from serving.shared_options import shared
 from throttler.options import throttle_option
 
 CUT = "cut"
+ORIGIN = re.compile(r"https?://[^/\s]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,19 @@ class GatewayConfig(InternalTlsOptions):
     redis_password: str = shared("redis_password")
     redis_ca: str = shared("redis_ca")
     gateways: int = throttle_option("gateways")
+    http_hosts: str = option(
+        "",
+        "While the HTTP port needs no key and has no TLS, it is served under these host names besides those of this "
+        "machine, as is the page without TLS. A web page could otherwise have its own name lead to the gateway.",
+        unit="names, separated by commas",
+        change_when="Callers reach a gateway without keys, or the page, by a name of the network.",
+    )
+    http_origins: str = option(
+        "",
+        "Web pages of these origins may call the HTTP port from a browser (CORS).",
+        unit="scheme://host:port, separated by commas",
+        change_when="A web application calls the gateway from its users' browsers.",
+    )
     tls_certificate: str = option(
         "",
         "This PEM file holds the certificate chain that the gateway presents to callers. Without it the gateway does "
@@ -195,6 +210,8 @@ class GatewayConfig(InternalTlsOptions):
         require(
             (self.tls_certificate == "") == (self.tls_key == ""), "tls_certificate, tls_key: give both of them, or none"
         )
+        for origin in filter(None, self.http_origins.split(",")):
+            require(ORIGIN.fullmatch(origin) is not None, f"http_origins: must be scheme://host:port, got {origin!r}")
         require(0 <= self.trace_ratio <= 1, f"trace_ratio: must be between 0 and 1, got {self.trace_ratio}")
         require(
             not self.page_listen or self.insecure or self.tls_certificate != "" or is_loopback(self.page_listen),

@@ -50,6 +50,6 @@ async def over_http(
 def _request(prompt: str, tokens: int, headers: Mapping[str, str]) -> bytes:
     fields = {"prompt": prompt, "stream": True, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
     body = json.dumps(fields).encode()
-    named = {"host": "bench", "content-type": "application/json", "content-length": str(len(body)), **headers}
+    named = {"host": "localhost", "content-type": "application/json", "content-length": str(len(body)), **headers}
     head = "".join(f"{name}: {value}\r\n" for name, value in named.items())
     return f"POST /v1/completions HTTP/1.1\r\n{head}\r\n".encode() + body

@@ -12,6 +12,7 @@ from gateway.call_log import note_refusal
 from gateway.core.response_store import ResponseStore
 from gateway.http.api import Api
 from gateway.http.asgi import Receive, Scope, Send
+from gateway.http.browser_policy import BrowserPolicy
 from gateway.http.chat_completions import chat_completions
 from gateway.http.completions import completions
 from gateway.http.conversation_endpoints import ConversationEndpoints
@@ -19,6 +20,7 @@ from gateway.http.conversations import Conversations
 from gateway.http.dialect import DETOKENIZE, MESSAGES, RESPONSES
 from gateway.http.errors import MethodNotAllowed, UnknownEndpoint
 from gateway.http.exchange import Drive, Exchange
+from gateway.http.media_type import check_media_type
 from gateway.http.messages import messages
 from gateway.http.models import Models
 from gateway.http.request import HttpRequest
@@ -37,7 +39,8 @@ GENERATING: dict[str, Api] = {
 }
 MODELS = "/v1/models"
 CONVERSATIONS = "/v1/conversations"
-KEYLESS = ("/health", "/version")
+INDEX = ("/", "/v1")
+KEYLESS = (*INDEX, "/health", "/version")
 
 
 class HttpApplication:
@@ -51,11 +54,15 @@ class HttpApplication:
         drive: Drive,
         bodies: MessageBodyLimiter,
         responses: ResponseStore,
+        browsers: BrowserPolicy,
+        page: Callable[[], str],
     ) -> None:
         self._members = members
         self._admission = admission
         self._drive = drive
         self._bodies = bodies
+        self._browsers = browsers
+        self._page = page
         self._models = Models(members)
         conversations = Conversations(responses, admission.identify_named)
         self._responses = ResponseEndpoints(responses, conversations, members.resolve)
@@ -70,7 +77,15 @@ class HttpApplication:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request. An error in it is ours: it ends this request, and nothing else."""
         request = HttpRequest(scope, receive, send)
+        request.common_headers = self._browsers.headers(request)
         try:
+            self._browsers.check_host(request)
+            if request.is_preflight:
+                await request.respond_empty(self._browsers.preflight(request))
+                return
+            self._browsers.check_origin(request)
+            if request.method == "POST":
+                check_media_type(request.headers)
             await self._answer(request)
         except FairleadError as error:
             await _refuse(request, error, note_refusal(error))
@@ -110,6 +125,8 @@ class HttpApplication:
         if path not in (*KEYLESS, MODELS) and name == path:
             raise UnknownEndpoint(f"there is no endpoint {path[:128]!r}")
         _check_method(request, "GET")
+        if path in INDEX:
+            return self._index()
         if path == "/health":
             return self._health()
         if path == "/version":
@@ -122,6 +139,12 @@ class HttpApplication:
             return self._responses.delete(response_id, request.credentials)
         _check_method(request, "GET")
         return self._responses.retrieve(response_id, request.credentials)
+
+    def _index(self) -> bytes:
+        """Return what is where, for somebody who looks with a browser; `page` is left out where there is none."""
+        paths = [*GENERATING, RESPONSES, CONVERSATIONS, *self._counting, MODELS, "/health", "/version"]
+        page = {"page": address} if (address := self._page()) else {}
+        return msgspec.json.encode({"fairlead": VERSION, "paths": paths, **page})
 
     def _health(self) -> bytes:
         """Return an empty object; raises Unavailable unless calls can be served."""

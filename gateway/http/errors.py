@@ -36,6 +36,10 @@ class BodyTooLarge(InvalidRequest):
     """The body has more bytes than a request may have."""
 
 
+class UnsupportedMediaType(InvalidRequest):
+    """The body is not in the form in which this gateway reads bodies."""
+
+
 class HeadTooLarge(InvalidRequest):
     """The head of the request, its trailers or the head of a chunk has more bytes than it may have."""
 
@@ -86,6 +90,7 @@ STATUSES: dict[type[FairleadError], Status] = {
     MethodNotAllowed: Status(405, INVALID, "method_not_allowed"),
     RequestTimeout: Status(408, INVALID, "request_timeout"),
     BodyTooLarge: Status(413, INVALID, "request_too_large"),
+    UnsupportedMediaType: Status(415, INVALID, "unsupported_media_type"),
     HeadTooLarge: Status(431, INVALID, "headers_too_large"),
     ThrottledUser: Status(429, RATE_LIMIT, "throttled_user"),
     ThrottledApp: Status(429, RATE_LIMIT, "throttled_app"),

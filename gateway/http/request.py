@@ -2,6 +2,7 @@
 
 from fairlead.errors import Cancelled, FairleadError
 from gateway.credentials import Credentials
+from gateway.http.address import address_of
 from gateway.http.asgi import Event, Headers, Receive, Scope, Send
 from gateway.http.connection import HttpConnection
 from gateway.http.dialect import dialect_of
@@ -18,10 +19,12 @@ class HttpRequest:
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.is_head = scope["method"] == "HEAD"  # then it is answered as GET, and uvicorn omits the body
         self.method: str = "GET" if self.is_head else scope["method"]
-        self.path: str = scope["path"]
+        self.path = "/" + "/".join(part for part in scope["path"].split("/") if part)  # of a base URL with a slash, too
+        self.scheme: str = scope["scheme"]
         self.query: str = scope["query_string"].decode("latin-1")
         self.headers = {name.decode("latin-1"): value.decode(errors="replace") for name, value in scope["headers"]}
         self.dialect = dialect_of(self.path)
+        self.common_headers: Headers = []  # of every answer to this request
         self.has_begun = False  # the answer's head is sent
         self.send = send
         self.connection: HttpConnection = scope["state"]["connection"]
@@ -43,7 +46,17 @@ class HttpRequest:
     @property
     def payer(self) -> str:
         """The name of those who take turns together: the holders of a key, or without one an address."""
-        return self.credentials.authorization or (self._client or ("", 0))[0]
+        return self.credentials.authorization or self.address
+
+    @property
+    def address(self) -> str:
+        """The address that the request comes from, as connections are counted by it."""
+        return address_of(self._client)
+
+    @property
+    def is_preflight(self) -> bool:
+        """Whether a browser asks if a page may send a request."""
+        return self.method == "OPTIONS" and "access-control-request-method" in self.headers
 
     async def body(self, bodies: MessageBodyLimiter) -> bytes:
         """Read the body, in its turn among all that arrive; what is to be made of a large one must be made at once.
@@ -64,6 +77,7 @@ class HttpRequest:
     async def begin(self, status: int, headers: Headers) -> None:
         """Send the head of the answer."""
         self.has_begun = True
+        headers = [*headers, *self.common_headers]
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def respond(self, status: int, body: bytes, headers: Headers) -> None:
@@ -71,6 +85,11 @@ class HttpRequest:
         length = (b"content-length", b"%d" % len(body))
         await self.begin(status, [JSON, length, *headers])
         await self.send({"type": "http.response.body", "body": body})
+
+    async def respond_empty(self, headers: Headers) -> None:
+        """Send an answer that consists of headers."""
+        await self.begin(204, headers)
+        await self.send({"type": "http.response.body", "body": b""})
 
     async def refuse(self, error: FairleadError, request_id: str, headers: Headers) -> None:
         """Send `error` as the answer to the request that is known as `request_id`."""

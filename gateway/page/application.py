@@ -1,15 +1,17 @@
 """The operators' page over HTTP: its files, its access, its events, and the calls that are tried on it."""
 
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 import msgspec
 
-from fairlead.errors import FairleadError
+from fairlead.errors import FairleadError, PermissionDenied
 from gateway.http.asgi import Headers, Receive, Scope, Send
+from gateway.http.browser_policy import BrowserPolicy
 from gateway.http.event_stream import HEADERS as STREAM_HEADERS
 from gateway.http.request import JSON, HttpRequest
 from gateway.http.server import Application
@@ -18,6 +20,7 @@ from gateway.page.calls import calls_named, calls_of
 from gateway.page.collector import Collector, NoPlace, Viewer
 from gateway.page.controls import NoControls, press
 from gateway.page.files import PageFile, page_files
+from gateway.page.login_limiter import LoginLimiter
 from serving.rpc.message_body_limiter import MessageBodyLimiter
 from serving.telemetry.traces import Traces
 
@@ -54,7 +57,10 @@ class PageApplication:
         api: Application,
         bodies: MessageBodyLimiter,
         controls: str,
+        browsers: BrowserPolicy,
     ) -> None:
+        self._browsers = browsers
+        self._logins = LoginLimiter()
         self._files: Mapping[str, PageFile] = page_files()
         self._access = access
         self._collector = collector
@@ -75,6 +81,8 @@ class PageApplication:
         request = HttpRequest(scope, receive, send)
         try:
             await self._answer(request, scope, receive, send)
+        except PermissionDenied as error:  # another page asks
+            await _refuse(request, 403, error.message)
         except FairleadError as error:  # the body did not arrive
             await _refuse(request, 400, error.message)
         except Exception:
@@ -86,10 +94,11 @@ class PageApplication:
 
     async def _answer(self, request: HttpRequest, scope: Scope, receive: Receive, send: Send) -> None:
         method, path = request.method, request.path
+        self._browsers.check_host(request)
+        if method == "POST":
+            self._browsers.check_origin(request)
         if method == "GET" and path in self._files:
             await self._send_file(request, self._files[path])
-        elif method == "POST" and not _is_same_origin(request):
-            await _refuse(request, 403, "the request comes from another page")
         elif (method, path) == ("POST", "/login"):
             await self._log_in(request)
         elif (method, path) == ("GET", "/access"):
@@ -114,11 +123,16 @@ class PageApplication:
             await _respond(request, 200, file.content, [(b"content-type", file.kind), *headers])
 
     async def _log_in(self, request: HttpRequest) -> None:
+        now = time.monotonic()
+        if wait := self._logins.wait(request.address, now):
+            await _refuse(request, 429, f"too many wrong keys; try again in {math.ceil(wait)} s")
+            return
         key = (await request.body(self._bodies)).decode(errors="replace")
         if self._access.opens(key):
             await _respond(request, 204, b"", [(b"set-cookie", self._access.cookie(time.time()).encode())])
         else:
-            log.warning("the page was refused: wrong key")
+            if self._logins.failed(request.address, now):
+                log.warning("the page was refused: wrong key", extra={"address": request.address})
             await _refuse(request, 401, "this is neither the admin secret nor the key of the page")
 
     async def _log_out(self, request: HttpRequest) -> None:
@@ -158,12 +172,6 @@ class PageApplication:
             await _refuse(request, 503, str(error))
         else:
             await _respond(request, 200, buttons, [JSON, *SECURITY])
-
-
-def _is_same_origin(request: HttpRequest) -> bool:
-    """Return whether a page of this origin sent the request, or no page at all. Browsers always name the origin."""
-    origin = request.headers.get("origin")
-    return origin is None or urlsplit(origin).netloc == request.headers.get("host")
 
 
 async def _respond(request: HttpRequest, status: int, body: bytes, headers: Headers) -> None:

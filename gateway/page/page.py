@@ -6,6 +6,7 @@ from fairlead.v1 import scheduler_pb2
 from gateway.accounting import Accounting
 from gateway.core.merge_patch import Document
 from gateway.core.service_history import ServiceHistory
+from gateway.http.browser_policy import BrowserPolicy
 from gateway.http.server import Application, HttpServer
 from gateway.page import snapshot
 from gateway.page.access import PageAccess
@@ -88,6 +89,7 @@ class Page:
         traces: Traces,
         api: Application,
         secret: str,
+        browsers: BrowserPolicy,
         *,
         bodies: MessageBodyLimiter,
         certificate: Certificate | None,
@@ -104,6 +106,7 @@ class Page:
             api,
             bodies,
             controls,
+            browsers,
         )
         context = certificate.context() if certificate else None
         self._server = HttpServer(

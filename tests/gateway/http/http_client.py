@@ -103,7 +103,7 @@ class HttpClient:
     def begin(self, path: str, body: object, **headers: str) -> socket.socket:
         """Send a POST, and read nothing of its answer yet."""
         data = json.dumps(body).encode()
-        fields = {"host": "x", "content-length": str(len(data)), **headers}
+        fields = {"host": "localhost", "content-length": str(len(data)), **headers}
         lines = [f"POST {path} HTTP/1.1", *(f"{name}: {text}" for name, text in _dashed(fields).items())]
         connection = self.connect()
         connection.sendall("".join(f"{line}\r\n" for line in [*lines, ""]).encode() + data)

@@ -29,7 +29,7 @@ TOO_MANY = [{"role": "user"}] * (MAX_ITEMS + 1)
         ("DELETE", "/{id}/items", 405),
         ("POST", "/{id}/items/msg_1", 405),
         ("GET", "/conv_1", 404),
-        ("GET", "/", 404),
+        ("GET", "/", 405),
         ("GET", "/{id}/items/msg_1", 404),
         ("DELETE", "/{id}/items/msg_1", 404),
         ("GET", "/{id}/things", 404),

@@ -57,7 +57,7 @@ async def asked(application: object) -> list[bytes]:
     wire, state = Wire(), ServerState()
     connection = HttpConnection(config, state, ConnectionTable(1, 1), seconds=60.0, reader_seconds=60.0)
     connection.connection_made(wire)
-    connection.data_received(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n")
+    connection.data_received(b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n")
     [task] = state.tasks
     await task
     await asyncio.sleep(0)

@@ -46,6 +46,8 @@ FIELDS = {
     MODELS: "data",
     f"{MODELS}/tiny": "max_model_len",
     "/version": "version",
+    "": "paths",
+    "/v1": "paths",
 }
 
 
@@ -87,7 +89,7 @@ def status_of(http: HttpClient, sent: Sent) -> int:
     """The status of the answer, which must have the form that the API gives it."""
     request = with_conversation(http, sent)
     answer = http.request(*request)
-    path = sent.path.partition("?")[0]
+    path = "".join(f"/{part}" for part in sent.path.partition("?")[0].split("/") if part)
     if sent.method == "HEAD":
         assert answer.status == http.request("GET", *request[1:]).status
         assert not answer.body

@@ -13,10 +13,10 @@ from serving.rpc.channel import MAX_REQUEST_BYTES
 from tests.gateway.http.http_client import CHAT, TEXT, HttpClient
 from tests.services import Process, eventually
 
-POST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n"
+POST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
 CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
 MIB = 1 << 20
-LAST = b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+LAST = b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
 
 
 def answer_to(http: HttpClient, parts: Iterable[bytes]) -> bytes:
@@ -132,7 +132,7 @@ def test_what_is_not_http(http: HttpClient, request_bytes: bytes) -> None:
         POST + b"x: " + b"y" * 70_000 + b"\r\ncontent-length: 2\r\n\r\n{}",
         POST + b"x: y\r\n" * 10_000 + b"\r\n",
         POST + b"x: " + b"y" * MAX_HEAD + b"\r\n\r\n",
-        b"GET /" + b"y" * 70_000 + b" HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET /" + b"y" * 70_000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n",
         CHUNKED + b"2;" + b"y" * 100_000 + b"\r\n{}\r\n0\r\n\r\n",
         CHUNKED + b"2\r\n{}\r\n0\r\nx: " + b"y" * 100_000 + b"\r\n\r\n",
     ],
@@ -162,7 +162,7 @@ def test_trailers_are_no_headers(http_with_keys: HttpClient) -> None:
 
 
 def test_names_and_values_that_are_not_text(http: HttpClient) -> None:
-    head = b"GET /v1/models/%ff%00 HTTP/1.1\r\nhost: x\r\nauthorization: Bearer \xff\xfe\r\n"
+    head = b"GET /v1/models/%ff%00 HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer \xff\xfe\r\n"
     assert answer_to(http, [head + b"connection: close\r\n\r\n"]).startswith(b"HTTP/1.1 404")
 
 
@@ -227,7 +227,7 @@ def test_a_connection_that_nobody_reads(shared: tuple[Process, HttpClient], wish
     """The gateway of these tests waits two seconds for a reader. An answer here has 1.5 MB."""
     gateway, http = shared
     body = json.dumps({"prompt": ["\1" * 1900] * 128, "max_tokens": 1, "echo": True}).encode()
-    ask = b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n" % (TEXT.encode(), len(body))
+    ask = b"POST %s HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n" % (TEXT.encode(), len(body))
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect(("127.0.0.1", http.port))

@@ -9,6 +9,7 @@ import pytest
 from fairlead import Client
 from gateway.config import GatewayConfig
 from gateway.page.access import page_key
+from gateway.page.login_limiter import MOST_GUESSES
 from serving.config import ConfigError
 from tests.gateway.http.http_client import HELLO
 from tests.gateway.page.viewer import Viewer
@@ -58,6 +59,26 @@ def test_another_page_cannot_use_a_login(viewer: Viewer) -> None:
         assert viewer.post(path, CHAT, cookie=viewer.cookie, origin="http://evil.example").status == 403
     own = f"http://127.0.0.1:{viewer.port}"
     assert viewer.post("/controls", b"", cookie=viewer.cookie, origin=own).json == []
+
+
+def test_a_rebound_name_and_another_scheme_are_another_page(viewer: Viewer) -> None:
+    viewer.log_in()
+    rebound = {"host": "evil.example", "cookie": viewer.cookie}
+    for path in ("/", "/access", "/calls?client=ann"):
+        assert viewer.request("GET", path, b"", rebound).status == 403
+    assert viewer.request("POST", "/login", SECRET.encode(), {**rebound, "origin": "http://evil.example"}).status == 403
+    secure = f"https://127.0.0.1:{viewer.port}"
+    assert viewer.post("/controls", b"", cookie=viewer.cookie, origin=secure).status == 403
+    assert viewer.post("/controls", b"", cookie=viewer.cookie, sec_fetch_site="cross-site").status == 403
+
+
+def test_guesses_are_limited_and_logged_once(stack: Stack) -> None:
+    gateway = stack.start("gateway", scheduler=stack.addresses, page_listen="127.0.0.1:0")
+    viewer = Viewer(gateway.wait_for("listening")["page_port"])
+    tries = [viewer.log_in(f"guess {number}") for number in range(MOST_GUESSES + 5)]
+    assert [answer.status for answer in tries] == [401] * MOST_GUESSES + [429] * 5
+    assert viewer.log_in().status == 429, "a guess that is right, too"
+    assert len(gateway.logged("the page was refused: wrong key")) == 1
 
 
 def test_keys_and_cookies_are_not_logged(served: Process, viewer: Viewer) -> None:

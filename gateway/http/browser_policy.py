@@ -1,0 +1,113 @@
+"""What web pages may do: a browser sends what any page of the web asks it to, from within the operator's network.
+
+A page can have its own name lead to this machine (DNS rebinding): the browser then takes the gateway for a part of the
+page. It can send requests to other origins without reading the answers, unless they need a preflight (CORS).
+"""
+
+import ipaddress
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from fairlead.errors import PermissionDenied
+from gateway.http.asgi import Headers
+from gateway.http.request import HttpRequest
+
+PREFLIGHT_SECONDS = b"600"
+PORTS = {"http": 80, "https": 443}
+
+
+class HostNames:
+    """The names under which a listener is served to browsers: those of this machine, and `names`.
+
+    With `is_public` any IP address will do, too: what has no name cannot be rebound.
+    """
+
+    def __init__(self, names: Iterable[str], *, is_public: bool) -> None:
+        self._names = frozenset(name.lower() for name in names)
+        self._is_public = is_public
+
+    def __contains__(self, host: object) -> bool:
+        name = str(host).lower()
+        if name == "localhost" or name.endswith(".localhost") or name in self._names:
+            return True
+        try:
+            address = ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return self._is_public or address.is_loopback
+
+
+class BrowserPolicy:
+    """Refuses what pages of other origins than `origins` ask for, unless callers show a key, which no page has.
+
+    Without `hosts` every name is served: callers show a key, or a certificate proves the listener's name.
+    """
+
+    def __init__(self, hosts: HostNames | None, origins: Iterable[str], *, needs_key: bool) -> None:
+        self._hosts = hosts
+        self._origins = frozenset(origins)
+        self._needs_key = needs_key
+
+    def check_host(self, request: HttpRequest) -> None:
+        """Raise PermissionDenied for a name that is not this listener's."""
+        host = request.headers.get("host")
+        if self._hosts is not None and host is not None and _name_of(host) not in self._hosts:
+            raise PermissionDenied(f"host: {host[:128]!r} is no name of this gateway; http_hosts adds names")
+
+    def check_origin(self, request: HttpRequest) -> None:
+        """Raise PermissionDenied for a request of a page of another origin."""
+        if self._needs_key:
+            return
+        origin = request.headers.get("origin")
+        if origin in self._origins:
+            return
+        if request.headers.get("sec-fetch-site") == "cross-site" or (origin is not None and _is_foreign(request)):
+            page = (origin or "another site")[:128]
+            raise PermissionDenied(f"origin: the request comes from a page of {page!r}; http_origins adds origins")
+
+    def preflight(self, request: HttpRequest) -> Headers:
+        """Return the headers that answer a browser's question before a request; raises PermissionDenied."""
+        if not self.headers(request):
+            raise PermissionDenied("origin: http_origins names the pages that may call from a browser")
+        asked = request.headers.get("access-control-request-headers", "")
+        return [
+            (b"access-control-allow-methods", b"GET, POST, DELETE"),
+            (b"access-control-allow-headers", asked.encode("latin-1", "replace")),
+            (b"access-control-allow-private-network", b"true"),
+            (b"access-control-max-age", PREFLIGHT_SECONDS),
+        ]
+
+    def headers(self, request: HttpRequest) -> Headers:
+        """Return the headers with which a page of one of the named origins may read the answer."""
+        origin = request.headers.get("origin")
+        if origin is None or origin not in self._origins:
+            return []
+        return [
+            (b"access-control-allow-origin", origin.encode()),
+            (b"access-control-expose-headers", b"*"),
+            (b"vary", b"origin"),
+        ]
+
+
+def _is_foreign(request: HttpRequest) -> bool:
+    origin = _origin_of(request.headers["origin"])
+    return origin is None or origin != _origin_of(f"{request.scheme}://{request.headers.get('host', '')}")
+
+
+def _name_of(host: str) -> str:
+    try:
+        return (urlsplit(f"//{host}").hostname or "").removesuffix(".")
+    except ValueError:
+        return ""
+
+
+def _origin_of(url: str) -> tuple[str, str, int] | None:
+    """Return scheme, host and port; None for what is no origin."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    if parts.scheme not in PORTS or not parts.hostname:
+        return None
+    return parts.scheme, parts.hostname, port or PORTS[parts.scheme]
