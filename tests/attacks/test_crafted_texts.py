@@ -1,0 +1,199 @@
+"""Texts that are made to take long, at every place of every request: they cost a gateway what a plain text costs.
+
+What takes the square of a text's length takes many times as long for them.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from http.client import HTTPConnection
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from fairlead.v1 import inference_pb2
+from gateway.http.session import HEADERS
+from serving.rpc.channel import MAX_REQUEST_BYTES
+from tests.attacks.report import Memory, Report
+from tests.attacks.sizes import Sizes
+from tests.attacks.test_fuzz import end_of
+from tests.attacks.text_places import text_places
+from tests.gateway.http.bodies import CREATED
+from tests.gateway.http.http_client import CONVERSATIONS, HELLO, MODELS, HttpClient
+from tests.services import Process, Stack
+
+MOST = 10  # times the processor time of a plain text
+SPARE = 0.06  # seconds, of what a process does beside
+ROOM = 4096  # bytes of a message beside its text
+HEADER_BYTES = 8192
+ENDS = ("OK", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED")
+Send = Callable[[str], None]
+
+
+def cut(unit: str, size: int) -> str:
+    """Return so many bytes of a text that repeats `unit`, at most."""
+    return unit * (size // len(unit.encode()))
+
+
+def ids(size: int) -> str:
+    """Return a text that is nearly an id, the place of an error, white space before a call, and a call."""
+    each = size // 4
+    return "\n".join(
+        (
+            "user_" + cut("_account_", each),
+            cut(" - at `$.", each),
+            cut(" ", each) + "x",
+            cut("<tool_call>\n<function=", each),
+        )
+    )
+
+
+def accents(size: int) -> str:
+    """Return a letter with so many accents, none of which is where it belongs."""
+    return "a" + cut("\u0301", size // 2) + cut("\u0323", size // 2)
+
+
+def almost_json(size: int) -> str:
+    """Return a text that is nearly JSON, with escapes and without an end."""
+    each = size // 4
+    return '{"session_id":"' + cut("\\\\", each) + '","a":' + cut('"\\"', each) + cut("[{", each) + cut('"a":', each)
+
+
+TEXTS: Mapping[str, Callable[[int], str]] = {"ids": ids, "accents": accents, "almost JSON": almost_json}
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """Open to everybody, who may name users and apps."""
+    stack = Stack(tmp_path_factory.mktemp("stack"))
+    stack.worker("a", served_name="tiny")
+    yield stack.gateway(http_listen="127.0.0.1:0", throttle="none")
+    stack.close()
+
+
+@pytest.fixture(scope="module")
+def connection(gateway: Process) -> Iterator[HTTPConnection]:
+    port = gateway.wait_for("listening")["http_port"]
+    connection = HTTPConnection("127.0.0.1", port, timeout=300)
+    yield connection
+    connection.close()
+
+
+def ask(connection: HTTPConnection, method: str, path: str, body: bytes, headers: Mapping[str, bytes]) -> None:
+    """Make a request, which must be answered or refused with a status that is documented."""
+    connection.request(method, path, body, dict(headers))
+    response = connection.getresponse()
+    answer = response.read()
+    assert response.status == 200 or 400 <= response.status < 499, answer
+
+
+def check(gateway: Process, places: Mapping[str, Send], size: int, report: Report) -> None:
+    """Send a plain text and crafted ones to all places."""
+    memory = Memory(gateway=gateway)
+    dear: dict[str, str] = {}
+
+    def cost(send: Send, text: str) -> float:
+        before = gateway.cpu_seconds
+        send(text)
+        return gateway.cpu_seconds - before
+
+    for name, send in places.items():
+        for kind, text in TEXTS.items():
+            crafted = cost(send, text(size))
+            if crafted > SPARE and crafted > MOST * (plain := cost(send, "x" * size)) + SPARE:
+                dear[f"{name}, {kind}"] = f"{crafted:.3f} s, a plain text {plain:.3f} s"
+    report.add(f"crafted texts of {size} bytes", Counter({"as a plain text": len(places) * len(TEXTS)}), memory)
+    assert not dear
+
+
+def test_bodies(gateway: Process, connection: HTTPConnection, sizes: Sizes, report: Report) -> None:
+    http = HttpClient(connection.port)
+    created: str = http.post(CONVERSATIONS, {"items": HELLO}).json["id"]
+    is_small = sizes.crafted == Sizes().crafted
+    places: dict[str, Send] = {}
+    for place in text_places():
+        name = place.field if is_small else f"{place.path} {place.name}"
+
+        def send(text: str, place: Any = place) -> None:
+            body = place.body(text).replace(CREATED.encode(), created.encode())
+            ask(connection, "POST", place.path.replace(CREATED, created), body, {})
+
+        places.setdefault(name, send)
+    check(gateway, places, sizes.crafted - ROOM, report)
+
+
+def test_headers_and_paths(gateway: Process, connection: HTTPConnection, report: Report) -> None:
+    known = ("x-fairlead-user", "x-fairlead-app", "x-fairlead-interaction", "x-fairlead-streaming", "x-request-id")
+    sessions = [name for header in HEADERS for name in header if name]
+    headers = (*known, *sessions, "x-api-key", "authorization", "traceparent", "x-fairlead-timeout")
+    body = b'{"messages":[{"role":"user","content":"hello"}],"max_tokens":1}'
+    places: dict[str, Send] = {}
+    for name in headers:
+
+        def send(text: str, name: str = name) -> None:
+            value = text.replace("\n", " ").encode()
+            ask(connection, "POST", "/v1/chat/completions", body, {name: value})
+
+        places[name] = send
+    for path in (
+        f"{MODELS}/",
+        f"{CONVERSATIONS}/",
+        "/v1/responses/",
+        f"{CONVERSATIONS}/conv_1/items?after=",
+        "/",
+        "/?",
+    ):
+
+        def look_up(text: str, path: str = path) -> None:
+            quoted = "".join(f"%{byte:02x}" if byte < 33 or byte > 126 else chr(byte) for byte in text.encode()[:4096])
+            ask(connection, "GET", path + quoted, b"", {})
+
+        places[path] = look_up
+    check(gateway, places, HEADER_BYTES, report)
+
+
+def filled(message: Message, text: str) -> Iterator[tuple[str, Message]]:
+    """Yield copies of a message with the text in one of its fields each, also in its messages."""
+    descriptor: Any = message.DESCRIPTOR
+    for field in descriptor.fields:
+        copy = type(message)()
+        copy.CopyFrom(message)
+        if field.type in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES):
+            value = text if field.type == FieldDescriptor.TYPE_STRING else text.encode()
+            if field.is_repeated:
+                getattr(copy, field.name).append(value)
+            else:
+                setattr(copy, field.name, value)
+            yield field.name, copy
+        elif field.message_type is not None and not field.message_type.full_name.startswith("google."):
+            if field.message_type.GetOptions().map_entry:
+                continue
+            inner = getattr(copy, field.name)
+            part = inner.add() if field.is_repeated else inner
+            kept = type(part)()
+            kept.CopyFrom(part)
+            for name, changed in filled(kept, text):
+                part.CopyFrom(changed)
+                whole = type(message)()
+                whole.CopyFrom(copy)
+                yield f"{field.name}.{name}", whole
+
+
+def test_messages(gateway: Process, sizes: Sizes, report: Report) -> None:
+    requests = {"Generate": inference_pb2.GenerateRequest, "EndInteraction": inference_pb2.EndInteractionRequest}
+    size = min(sizes.crafted, MAX_REQUEST_BYTES) - ROOM
+    with grpc.insecure_channel(gateway.address) as channel:
+        places: dict[str, Send] = {}
+        for method, kind in requests.items():
+            call = channel.stream_stream(f"/fairlead.v1.Inference/{method}")
+            for name, _ in filled(kind(), ""):
+
+                def send(text: str, call: Any = call, kind: Any = kind, name: str = name) -> None:
+                    data = dict(filled(kind(), text))[name].SerializeToString()
+                    assert end_of(call(iter([data]), timeout=300)) in ENDS
+
+                places[f"{method} {name}"] = send
+        assert len(places) > 20
+        check(gateway, places, size, report)
