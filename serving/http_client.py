@@ -9,6 +9,7 @@ import httptools
 
 READ_BYTES = 1 << 16
 MOST_BYTES = 1 << 28  # of a body that is kept whole
+MOST_HEAD = 1 << 18  # bytes of headers, and of what is around the parts of a body
 
 
 class HttpResponse:
@@ -19,6 +20,7 @@ class HttpResponse:
         self._parser = httptools.HttpResponseParser(self)
         self._parts: list[bytes] = []
         self._has_head = self._is_complete = False
+        self._without_body = 0  # bytes since the latest part of the body
         self.status = 0
 
     async def read_head(self) -> None:
@@ -66,8 +68,11 @@ class HttpResponse:
             raise ConnectionResetError("the server has closed the connection")
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             raise ConnectionAbortedError(f"the server does not answer in HTTP: {error}") from error
+        self._without_body = 0 if self._parts else self._without_body + len(data)
+        if self._without_body > MOST_HEAD:
+            raise ConnectionAbortedError(f"the server sends more than {MOST_HEAD} bytes of headers")
 
     def on_headers_complete(self) -> None:
         """See httptools."""

@@ -11,6 +11,7 @@ from fairlead.v1 import scheduler_pb2
 from local_worker.adapter.backend import AdapterBackend
 from local_worker.adapter.config import HTTP, SGLANG_GRPC, VLLM_GRPC, AdapterConfig
 from local_worker.adapter.engine_api import EngineApi, EngineAway, FollowerFactory, OpenEngine
+from local_worker.adapter.engine_claims import check_info
 from local_worker.adapter.vllm_http import VllmHttp
 from local_worker.backend import Backend
 from local_worker.core.charging import OutputCharge
@@ -121,7 +122,9 @@ async def await_engine(api: EngineApi, stop: asyncio.Event) -> OpenEngine | None
     reason = ""
     while not stop.is_set():
         try:
-            return await api.open(await api.describe())
+            info = await api.describe()
+            check_info(info)
+            return await api.open(info)
         except EngineAway as error:
             if str(error) != reason:
                 reason = str(error)

@@ -11,6 +11,7 @@ from typing import Any
 from fairlead.errors import InvalidRequest, Unavailable
 from fairlead.outcomes import Outcome
 from local_worker.adapter.engine_api import EngineApi, EngineAway, EngineOutput, EngineRefused, OpenEngine, OutputPiece
+from local_worker.adapter.engine_claims import OutputClaims, check_counts, check_info
 from local_worker.attempt import Submission
 from local_worker.core.job import Job
 from local_worker.core.job_table import JobTable
@@ -194,9 +195,10 @@ class AdapterBackend:
 
     async def _compute(self, request: Request, output: EngineOutput) -> None:
         """Let the engine compute `request`, until it ends or the task is cancelled because it left."""
-        heard_at = 0.0
+        heard_at, claims = 0.0, OutputClaims(request.sampling.max_tokens)
         try:
             async for piece in output.pieces():
+                claims.check(piece)
                 now = time.monotonic()
                 self._receive(request, piece, heard_at, now)
                 heard_at = now
@@ -212,8 +214,8 @@ class AdapterBackend:
     def _receive(self, request: Request, piece: OutputPiece, heard_at: float, now: float) -> None:
         if request.output_tokens and piece.tokens:
             self._step_seconds += STEP_AVERAGE * (now - heard_at - self._step_seconds)
-        self._heard_at = now
         if piece.tokens or piece.finish is not None:
+            self._heard_at = now
             self._jobs.advance(self._binding.received(request, piece.tokens, piece.finish, piece.logprobs), now)
             self._soon()
 
@@ -238,17 +240,19 @@ class AdapterBackend:
     async def _observe(self) -> None:
         before = self._binding.running
         counts = await self._api.counts()
+        check_counts(counts)
         self._stream_failed.clear()
         cache = self._binding.cache
         # Requests of ours come and go while the engine counts: what may be ours is not another's.
         others = max(0, counts.requests - max(before, self._binding.running))
-        pages = max(0, int(counts.pages_used * cache.pages) - cache.tokens_used // cache.block_tokens)
+        pages = max(0, int(min(counts.pages_used, 1.0) * cache.pages) - cache.tokens_used // cache.block_tokens)
         self._binding.observe_others(others, pages if others else 0)
         if self._binding.waiting:
             self._soon()
 
     async def _return(self) -> None:
         info = await self._api.describe()
+        check_info(info)
         if info != self._info:
             raise EngineChanged(f"the engine was {self._info} and is {info}")
         log.info("the engine is back")

@@ -158,6 +158,8 @@ def _logprobs(chunk: Any, wanted: int | None) -> list[SampledLogprobs]:
         return []
     found = chunk.output_logprobs
     tops = list(found.top_logprobs) or [None] * len(found.token_logprobs)
+    if len(tops) != len(found.token_logprobs) or any(len(top.token_ids) != len(top.values) for top in tops if top):
+        raise EngineAway("the engine's log-probabilities have different lengths")
     return [
         SampledLogprobs(logprob, _top(top, wanted) if top is not None else ())
         for logprob, top in zip(found.token_logprobs, tops, strict=True)

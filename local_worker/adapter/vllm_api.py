@@ -1,5 +1,7 @@
 """A vLLM server's HTTP interface."""
 
+import asyncio
+import math
 import re
 from collections.abc import AsyncIterator
 from typing import Any, TypeVar
@@ -34,6 +36,11 @@ DATA = b"data: "
 DONE = b"[DONE]"
 _SAMPLE = re.compile(r"^(vllm:\w+)(?:\{(.*)\})? ([-+.\deE]+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
+ANSWER_SECONDS = 30.0  # for a whole answer that is no stream
+MOST_ANSWER = 32 * 1024 * 1024  # bytes; a million token ids have 8
+MOST_LINE = 4 * 1024 * 1024  # bytes of an event of a stream
+MOST_DIGITS = 10
+MOST_ERROR = 64 * 1024  # bytes
 REFUSALS = (400, 413, 422)  # the statuses of requests that are wrong wherever they go
 KNOWS_CONSTRAINTS = (0, 12)  # the first version in which `structured_outputs` has replaced older names
 
@@ -50,16 +57,17 @@ class VllmApi:
         models = _decoded(await self._get("/v1/models"), ModelList).data
         version = _decoded(await self._get("/version"), VersionInfo).version
         base = next((card for card in models if card.parent is None), None)
-        config = next((labels for name, labels, _ in await self._metrics() if name == "vllm:cache_config_info"), None)
-        if base is None or base.max_model_len is None or config is None or not config["num_gpu_blocks"].isdecimal():
+        config = next((labels for name, labels, _ in await self._metrics() if name == "vllm:cache_config_info"), {})
+        blocks, block_tokens = (_number(config.get(name, "")) for name in ("num_gpu_blocks", "block_size"))
+        if base is None or base.max_model_len is None or blocks is None or block_tokens is None:
             raise EngineAway("the engine does not say which model and which KV cache it has")
         return EngineInfo(
             model=base.id,
             root=base.root or base.id,
             engine=f"vllm {version}",
             max_model_tokens=base.max_model_len,
-            block_tokens=int(config["block_size"]),
-            pages=int(config["num_gpu_blocks"]) - 1,  # one block is vLLM's null block, which no request gets
+            block_tokens=block_tokens,
+            pages=blocks - 1,  # one block is vLLM's null block, which no request gets
             constraints=CONSTRAINTS if _knows_constraints(version) else frozenset(),
         )
 
@@ -71,6 +79,8 @@ class VllmApi:
             if name in totals:
                 totals[name] += value
         running, waiting, used = totals.values()
+        if not math.isfinite(running + waiting):
+            raise EngineAway("the engine's metrics are no numbers")
         return EngineCounts(int(running + waiting), used)
 
     async def complete(self, request: Request, model: str, cache_scope: str) -> AsyncIterator[OutputPiece]:
@@ -101,8 +111,11 @@ class VllmApi:
         await self._post("/reset_prefix_cache", {})
 
     async def _metrics(self) -> list[tuple[str, dict[str, str], float]]:
-        text = (await self._get("/metrics")).decode()
-        return [(name, dict(_LABEL.findall(labels)), float(value)) for name, labels, value in _SAMPLE.findall(text)]
+        text = (await self._get("/metrics")).decode(errors="replace")
+        try:
+            return [(name, dict(_LABEL.findall(labels)), float(value)) for name, labels, value in _SAMPLE.findall(text)]
+        except ValueError as error:
+            raise EngineAway(f"the engine's metrics are not understood: {error}") from error
 
     async def _get(self, path: str) -> bytes:
         try:
@@ -115,15 +128,21 @@ class VllmApi:
 
     async def _answer(self, method: str, path: str, body: bytes) -> bytes:
         try:
-            async with self._client.call(method, path, body) as response:
+            async with asyncio.timeout(ANSWER_SECONDS), self._client.call(method, path, body) as response:
                 await _check(response)
-                return await response.body()
+                return await response.body(MOST_ANSWER)
+        except TimeoutError as error:
+            raise EngineAway(f"{path}: no answer within {ANSWER_SECONDS} s") from error
         except OSError as error:
             raise EngineAway(str(error)) from error
 
 
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS else None
+
+
 def _knows_constraints(version: str) -> bool:
-    found = re.match(r"(\d+)\.(\d+)", version)
+    found = re.match(r"(\d{1,9})\.(\d{1,9})", version)
     return found is not None and (int(found[1]), int(found[2])) >= KNOWS_CONSTRAINTS
 
 
@@ -131,7 +150,7 @@ async def _check(response: HttpResponse) -> None:
     """Raise unless the status is 200. Answers that a repetition may change mean that the engine is away."""
     if response.status == 200:
         return
-    message = _message(await response.body())
+    message = _message(await response.body(MOST_ERROR))
     if response.status in REFUSALS:
         raise EngineRefused(message)
     raise EngineAway(f"the engine answers {response.status}: {message}")
@@ -140,19 +159,16 @@ async def _check(response: HttpResponse) -> None:
 def _message(body: bytes) -> str:
     try:
         answer = msgspec.json.decode(body, type=ErrorAnswer)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return body[:LONGEST_MESSAGE].decode(errors="replace")
     return (answer.error.message if answer.error else answer.message)[:LONGEST_MESSAGE]
 
 
 async def _events(response: HttpResponse) -> AsyncIterator[bytes]:
     """Yield the data of each event of a stream."""
-    held = b""
-    async for chunk in response.chunks():
-        *lines, held = (held + chunk).split(b"\n")
-        for line in lines:
-            if line.startswith(DATA) and line[len(DATA) :].strip() != DONE:
-                yield line[len(DATA) :]
+    async for line in response.lines(MOST_LINE):
+        if line.startswith(DATA) and line[len(DATA) :].strip() != DONE:
+            yield line[len(DATA) :]
 
 
 def _piece(data: bytes, logprobs: int | None) -> OutputPiece:
@@ -162,16 +178,22 @@ def _piece(data: bytes, logprobs: int | None) -> OutputPiece:
         raise EngineRefused(message) if chunk.error.code in REFUSALS else EngineAway(f"the engine failed: {message}")
     if not chunk.choices:
         return OutputPiece([], "", [], None)
-    (choice,) = chunk.choices
+    if len(chunk.choices) > 1:
+        raise EngineAway(f"the engine answers with {len(chunk.choices)} outputs in place of one")
+    [choice] = chunk.choices
     if choice.finish_reason not in (None, "stop", "length"):
         raise EngineAway(f"the engine ended an output with {choice.finish_reason}")
     finish = None if choice.finish_reason is None else FinishReason[choice.finish_reason.upper()]
     tokens = choice.token_ids or []
-    return OutputPiece(tokens, choice.text, sampled_logprobs(choice.logprobs, tokens, logprobs), finish)
+    try:
+        found = sampled_logprobs(choice.logprobs, tokens, logprobs)
+    except ValueError as error:
+        raise EngineAway(f"the engine's log-probabilities are not understood: {error}") from error
+    return OutputPiece(tokens, choice.text, found, finish)
 
 
 def _decoded(data: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise EngineAway(f"the engine's answer is not understood: {error}") from error

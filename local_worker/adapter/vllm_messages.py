@@ -1,5 +1,7 @@
 """The parts of vLLM's HTTP messages that the adapter uses; fields that it does not know are ignored."""
 
+from typing import Annotated
+
 import msgspec
 
 from local_worker.core.batch import SampledLogprobs
@@ -7,6 +9,7 @@ from local_worker.core.request import Request
 from serving.constraint import Constraint
 
 LEAST_WRONG_SEED = 2**63  # ours have 64 bits, vLLM's are below this
+TokenId = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 
 
 class ModelCard(msgspec.Struct):
@@ -33,7 +36,7 @@ class VersionInfo(msgspec.Struct):
 class TokenizedText(msgspec.Struct):
     """The answer of `/tokenize` holds token ids."""
 
-    tokens: list[int]
+    tokens: list[TokenId]
 
 
 class DetokenizedText(msgspec.Struct):
@@ -67,7 +70,7 @@ class CompletionChoice(msgspec.Struct):
     """The output that is new in one event of a completion."""
 
     text: str = ""
-    token_ids: list[int] | None = None
+    token_ids: list[TokenId] | None = None
     finish_reason: str | None = None
     logprobs: ChoiceLogprobs | None = None
 
