@@ -12,6 +12,7 @@ from gateway.call import Call
 from gateway.core.coalescer import OutputChunk
 from gateway.http.dialect import OPENAI_RESPONSES
 from gateway.http.response_items import REASONING, SUMMARY, Event, ResponseItems
+from gateway.http.response_tools import ResponseTools
 from gateway.http.responses_request import ReasoningWishes, ResponsesRequest
 from gateway.http.sse import named_event
 
@@ -26,6 +27,7 @@ class ResponseAnswer:
     def __init__(
         self,
         request: ResponsesRequest,
+        tools: ResponseTools,
         call: Call,
         keep: Callable[[bytes, common_pb2.ChatMessage], bool],
         extend: Callable[[Sequence[dict[str, Any]]], bool],
@@ -36,7 +38,7 @@ class ResponseAnswer:
         self._extend = extend
         self._items = ResponseItems(
             call,
-            request.known_tools(),
+            tools,
             most_calls=1 if request.parallel_tool_calls is False else None,
             reasoning=SUMMARY if request.wants_summary else REASONING,
         )

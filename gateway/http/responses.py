@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import msgspec
@@ -26,6 +26,7 @@ from gateway.http.conversations import (
 from gateway.http.errors import PreviousResponseNotFound, ResponseNotFound
 from gateway.http.input_item import add_items
 from gateway.http.response_answer import ResponseAnswer, response_id
+from gateway.http.response_tools import ResponseTools
 from gateway.http.responses_request import ResponsesRequest, read
 from gateway.http.wishes import ask
 from gateway.tenants import CallerIdentity
@@ -72,7 +73,7 @@ class ResponseToGenerate:
 
     def generations(self) -> Sequence[Generation]:
         """See ParsedRequest. Instructions are those of this request alone."""
-        request, tools = self._request, self._request.known_tools()
+        request, tools = self._request, self._tools
         choice = tools.choice(request.tool_choice, request.parallel_tool_calls)
         chat = common_pb2.Chat(tools=() if request.tool_choice == "none" else tools.offered, tool_choice=choice)
         if request.instructions:
@@ -83,11 +84,15 @@ class ResponseToGenerate:
 
     def left_out(self, granted: Collection[str]) -> Sequence[str]:
         """See ParsedRequest."""
-        return self._request.left_out(granted)
+        return self._request.left_out(granted, self._tools)
+
+    @cached_property
+    def _tools(self) -> ResponseTools:
+        return self._request.known_tools()
 
     def answer(self, call: Call) -> ResponseAnswer:
         """See ParsedRequest."""
-        return ResponseAnswer(self._request, call, partial(self._keep, call), self._extend)
+        return ResponseAnswer(self._request, self._tools, call, partial(self._keep, call), self._extend)
 
     def _keep(self, call: Call, body: bytes, message: common_pb2.ChatMessage) -> bool:
         chat = common_pb2.Chat()

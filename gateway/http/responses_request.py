@@ -103,11 +103,11 @@ class ResponsesRequest(UnsupportedByResponses, kw_only=True):
             wishes.append(Wish("context_management"))
         return wishes
 
-    def left_out(self, granted: Collection[str]) -> list[str]:
-        """Return the known fields that have no effect; see ParsedRequest."""
+    def left_out(self, granted: Collection[str], tools: ResponseTools) -> list[str]:
+        """Return the known fields that have no effect; see ParsedRequest. `tools` are those of `known_tools`."""
         items = self.input if isinstance(self.input, list) else []
         calls = [f"input[{index}]" for index, item in enumerate(items) if item.is_left_out]
-        return [*without_effect(self.wishes(), granted), *self.known_tools().left_out, *calls]
+        return [*without_effect(self.wishes(), granted), *tools.left_out, *calls]
 
     def known_tools(self) -> ResponseTools:
         """Return the tools by the names by which the model knows them."""
