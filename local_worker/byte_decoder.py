@@ -15,7 +15,7 @@ class ByteDecoder:
 
     def flush(self) -> str:
         """See Decoder."""
-        return self._decoder.decode(b"", final=True)
+        return ""
 
     def token_bytes(self, token: int) -> bytes:
         """See Decoder."""

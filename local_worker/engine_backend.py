@@ -87,6 +87,8 @@ class EngineBackend:
             owner=sink,
             request=request,
             attempt=submission.attempt,
-            text=OutputText(self._tokenizer.decoder(), submission.sampling.stop, generated),
+            text=OutputText(
+                self._tokenizer.decoder(), submission.sampling.stop, generated, submission.sampling.min_tokens
+            ),
             queued_at=now,
         )

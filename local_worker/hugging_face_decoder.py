@@ -1,9 +1,11 @@
 """The incremental decoder of transformers' tokenizers."""
 
+import codecs
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+UTF8 = codecs.getincrementaldecoder("utf-8")
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 # More tokens than any character consists of: text that is still incomplete after these is invalid.
 LONGEST_CHARACTER = 16
@@ -67,8 +69,19 @@ class HuggingFaceDecoder:
     def flush(self) -> str:
         """See Decoder."""
         before, now = self._before, self._window_text()
+        unread = b"".join(map(self.token_bytes, self._tokens[self._read :]))
         self._before, self._read = now, len(self._tokens)
-        return now[len(before) :]
+        return _without_incomplete(now[len(before) :], unread)
 
     def _window_text(self) -> str:
         return self._decode(self._tokens[self._start :])
+
+
+def _without_incomplete(text: str, written: bytes) -> str:
+    """Return `text` without the characters that stand for an incomplete one at the end of the bytes `written`."""
+    decoder = UTF8(errors="replace")
+    whole = decoder.decode(written)
+    if not decoder.getstate()[0]:
+        return text
+    own = len(whole) - len(whole.rstrip(REPLACEMENT))  # those that the model wrote, or that stand for other bytes
+    return text.rstrip(REPLACEMENT) + REPLACEMENT * own

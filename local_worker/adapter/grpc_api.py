@@ -107,7 +107,7 @@ class GrpcApi:
 
     def _output(self, tokenizer: ServedTokenizer, request: Request, cache_scope: str) -> DecodedOutput:
         generated = request.tokens[request.prompt_tokens - request.seed_position : request.prompt_tokens]
-        text = OutputText(tokenizer.decoder(), request.sampling.stop, generated)
+        text = OutputText(tokenizer.decoder(), request.sampling.stop, generated, request.sampling.min_tokens)
         return DecodedOutput(self.generate, request, text, tokenizer.eos_token_ids)
 
     async def _check_health(self) -> None:

@@ -22,7 +22,9 @@ class VllmHttp(VllmApi):
         """See EngineApi."""
 
         def make_output(request: Request, cache_scope: str) -> OutputStream:
-            return OutputStream(self, request, EngineText(request.sampling.stop), info.model, cache_scope)
+            return OutputStream(
+                self, request, EngineText(request.sampling.stop, request.sampling.min_tokens), info.model, cache_scope
+            )
 
         tokenizer = EngineTokenizer(self, info.model, asyncio.get_running_loop())
         return OpenEngine(info, tokenizer, make_output, self._make_follower)

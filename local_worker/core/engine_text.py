@@ -12,13 +12,13 @@ from local_worker.core.stop_strings import StopStrings
 class EngineText:
     """A Text that holds back what may be the beginning of a stop string. The engine's text comes before its tokens."""
 
-    def __init__(self, stops: tuple[str, ...]) -> None:
-        self._stops = StopStrings(stops)
+    def __init__(self, stops: tuple[str, ...], min_tokens: int = 0) -> None:
+        self._stops = StopStrings(stops, min_tokens)
         self._arrived = ""
 
     def resume(self, earlier: str) -> None:
         """Record the text of earlier attempts; the part that they held back is released with this attempt's."""
-        self._stops.push(earlier)
+        self._stops.push(earlier, tokens=0)
 
     def decoded(self, text: str) -> None:
         """Record text of the tokens that are pushed next."""
@@ -27,7 +27,7 @@ class EngineText:
     def push(self, tokens: Sequence[int]) -> tuple[str, str]:
         """See Text."""
         text, self._arrived = self._arrived, ""
-        return self._stops.push(text)
+        return self._stops.push(text, len(tokens))
 
     def rest(self) -> str:
         """See Text."""

@@ -13,7 +13,7 @@ class Decoder(Protocol):
         """Return the text that `token` completes; an incomplete character is held back."""
 
     def flush(self) -> str:
-        """Return the text that is still held back; bytes that are not valid text become replacement characters."""
+        """Return the text that is still held back, without the bytes of an incomplete character."""
 
     def token_bytes(self, token: int) -> bytes:
         """Return the bytes for which a token stands by itself, which may be a part of a character."""
@@ -39,9 +39,12 @@ class OutputText:
     back was not sent, and is released with this attempt's tokens.
     """
 
-    def __init__(self, decoder: Decoder, stops: tuple[str, ...] = (), generated: Sequence[int] = ()) -> None:
+    def __init__(
+        self, decoder: Decoder, stops: tuple[str, ...] = (), generated: Sequence[int] = (), min_tokens: int = 0
+    ) -> None:
+        """Begin an output, in whose next `min_tokens` tokens no stop string is looked for."""
         self._decoder = decoder
-        self._stops = StopStrings(stops)
+        self._stops = StopStrings(stops, len(generated) + min_tokens if min_tokens else 0)
         for token in generated:
             self._stops.push(decoder.push(token))
 

@@ -1,16 +1,26 @@
-"""Detection of stop strings across chunk borders. A stop string and the text after it are cut from the output."""
+"""Detection of stop strings across chunk borders. A stop string and the text after it are cut from the output.
+
+The text of the first `min_tokens` tokens, with which an output may not end, is not looked at.
+"""
 
 
 class StopStrings:
     """A filter for the text of one output. It holds back text that may be the beginning of a stop string."""
 
-    def __init__(self, stops: tuple[str, ...]) -> None:
+    def __init__(self, stops: tuple[str, ...], min_tokens: int = 0) -> None:
         self._stops = stops
+        self._exempt = min_tokens if stops else 0  # number of tokens whose text is not looked at
         self._held = ""
 
-    def push(self, text: str) -> tuple[str, str]:
-        """Append `text`; return the text that is released and the stop string that follows it, empty for none."""
+    def push(self, text: str, tokens: int = 1) -> tuple[str, str]:
+        """Append `text`, which comes with `tokens` tokens.
+
+        Return the text that is released and the stop string that follows it, empty for none.
+        """
         if not self._stops:
+            return text, ""
+        if self._exempt > 0:
+            self._exempt -= tokens
             return text, ""
         self._held += text
         found = [(self._held.find(stop), stop) for stop in self._stops if stop in self._held]

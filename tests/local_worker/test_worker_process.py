@@ -10,6 +10,7 @@ from fairlead.outcomes import FinishReason, Outcome
 from fairlead.prompt import as_prompt
 from fairlead.token_ids import pack_ids
 from fairlead.v1 import common_pb2, scheduler_pb2, scheduler_pb2_grpc, worker_pb2, worker_pb2_grpc
+from serving.constraint import Constraint
 from serving.rpc.channel import open_channel, secret_metadata
 from serving.sampling_params import SamplingParams
 from serving.wire import sampling_to_proto
@@ -248,3 +249,20 @@ async def test_the_scheduler_learns_identity_load_blocks_and_ends(start_service:
     assert (ended[0].request_id, ended[0].started, ended[0].output_tokens) == ("one", True, 20)
     assert await asyncio.to_thread(service.terminate) == 0
     await server.stop(None)
+
+
+async def test_min_tokens_hold_for_stop_strings_and_an_output_cut_within_a_character_leaves_it_out(
+    gateway: Gateway,
+) -> None:
+    await gateway.send(submit("free", max_tokens=12, ignore_eos=True))
+    _, text, _ = (await gateway.until_ended("free"))["free"]
+    await gateway.send(
+        submit("least", max_tokens=12, min_tokens=10, stop=tuple({*text}), ignore_eos=True),
+        submit("cut", max_tokens=4, constraint=Constraint("regex", ("\u65e5\u672c",))),
+    )
+    ended = await gateway.until_ended("least", "cut")
+    assert ended["least"][1] == text[:10]
+    assert FinishReason(ended["least"][2].finish_reason) is FinishReason.STOP
+    assert ended["cut"][1] == "\u65e5"
+    await gateway.send(submit("half", max_tokens=2, constraint=Constraint("regex", ("\u65e5\u672c",))))
+    assert (await gateway.until_ended("half"))["half"][1] == ""

@@ -31,3 +31,12 @@ def test_a_stop_string_may_begin_in_an_earlier_attempt() -> None:
 
 def test_the_bytes_of_tokens_are_unknown() -> None:
     assert EngineText(()).token_bytes(65) == b""
+
+
+def test_the_first_tokens_of_an_engine_are_not_looked_at_either() -> None:
+    text = EngineText((" ",), 3)
+    text.resume("earlier")
+    text.decoded(" a b")
+    assert text.push([1, 2, 3]) == (" a b", "")
+    text.decoded("c d")
+    assert text.push([4]) == ("c", " ")

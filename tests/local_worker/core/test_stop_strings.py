@@ -53,3 +53,16 @@ def test_a_stop_string_across_pieces() -> None:
         ("", ""),
         ("", "END"),
     ]
+
+
+@given(pieces=PIECES, stops=STOPS, exempt=st.integers(0, 4))
+def test_no_stop_string_is_found_in_the_text_of_the_first_tokens(
+    pieces: list[str], stops: tuple[str, ...], exempt: int
+) -> None:
+    matcher, out, stop = StopStrings(stops, exempt), "", ""
+    for piece in pieces:
+        text, stop = matcher.push(piece)
+        out += text
+        if stop:
+            break
+    assert out + ("" if stop else matcher.flush()) == "".join(pieces[:exempt]) + cut(pieces[exempt:], stops)
