@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from fairlead.errors import Unavailable
+from local_worker import written_tools
 from local_worker.output_format import format_of_calls
 from local_worker.prompt import Chat
 from local_worker.template_form import TemplateForm, form_of, needs_form
@@ -14,11 +15,21 @@ log = logging.getLogger(__name__)
 
 
 class ChatTemplate:
-    """A template that `encode` renders as token ids, and `text` as text; `knows` tells whether it has a variable."""
+    """A template that `encode` renders as token ids, and `text` as text; `knows` tells whether it has a variable.
+
+    Where it writes calls in no format that is known, and `calls_are_parsed` does not say that the model ships how its
+    calls are read, tools and calls are written into the messages.
+    """
 
     def __init__(
-        self, encode: Callable[[Chat], list[int]], text: Callable[[Chat], str], knows: Callable[[str], bool]
+        self,
+        encode: Callable[[Chat], list[int]],
+        text: Callable[[Chat], str],
+        knows: Callable[[str], bool],
+        *,
+        calls_are_parsed: bool = False,
     ) -> None:
+        self._calls_are_parsed = calls_are_parsed
         self._encode = encode
         self._text = text
         self._knows = knows
@@ -39,12 +50,21 @@ class ChatTemplate:
                 log.info("the chat template rejects wishes", extra={"wishes": sorted(granted)})
         return self._encode(chat), ()
 
-    @cached_property
+    @property
     def format_of_calls(self) -> str:
-        """The name of the format in which the template writes calls, empty if it is none that is known."""
-        return format_of_calls(lambda chat: self._text(self._fitted(chat)))
+        """The name of the format in which the model writes calls; empty if only what it ships reads them."""
+        return self._own_format or ("" if self._calls_are_parsed else written_tools.FORMAT)
+
+    @cached_property
+    def _own_format(self) -> str:
+        return format_of_calls(lambda chat: self._text(self._formed(chat)))
 
     def _fitted(self, chat: Chat) -> Chat:
+        if written_tools.has_calls(chat) and not self._calls_are_parsed and not self._own_format:
+            chat = written_tools.with_written_calls(chat)
+        return self._formed(chat)
+
+    def _formed(self, chat: Chat) -> Chat:
         return self._form.fitted(chat) if needs_form(chat) else chat
 
     @cached_property

@@ -77,15 +77,8 @@ def response_template(shipped: object) -> str:
 def output_format(chat: Chat, tool_calls: str, reasoning: str, last_text: str, template: str = "") -> OutputFormat:
     """Return the format of the answer to a chat whose prompt ends with `last_text`.
 
-    `template` is the model's response template. Raise InvalidRequest if the chat needs tool calls and their format is
-    unknown.
+    `template` is the model's response template.
     """
-    if chat.needs_calls and not tool_calls and not template:
-        known = ", ".join(FORMATS)
-        raise InvalidRequest(
-            f"tools are not supported for this model: its chat template writes calls in no format of {known}",
-            "prompt.chat.tools",
-        )
     calls = tool_calls if chat.tools else ""
     types = json.dumps(argument_types(chat.tools)) if chat.tools and (template or calls in XML_FORMATS) else ""
     if template:

@@ -167,6 +167,7 @@ class HuggingFaceTokenizer:
             encode=lambda chat: self._rendered(chat, self._renderer.ids),
             text=lambda chat: self._rendered(chat, self._renderer.text),
             knows=self._knows,
+            calls_are_parsed=bool(self._response_template),
         )
 
     @classmethod

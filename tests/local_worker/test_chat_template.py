@@ -1,15 +1,19 @@
 """Chats reach a template in the form that it accepts, and wishes where it knows them."""
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from fairlead.output.events import CallBegun
+from fairlead.output.parser import OutputParser
 from fairlead.v1 import common_pb2, worker_pb2
 from local_worker.messages import prompt_from
 from local_worker.prompt import Chat, ChatMessage, EarlierCall
 from local_worker.template_variables import template_variables
 from local_worker.tokenizer import HuggingFaceTokenizer
-from tests.local_worker.test_output_format import HERMES, tokenizer
+from tests.local_worker.test_output_format import HERMES, SHIPPED, tokenizer
 
 SAID = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
 FIRST_ONLY = (
@@ -137,3 +141,50 @@ def test_wishes_are_granted_where_the_template_knows_them(
 )
 def test_the_variables_of_a_template(template: str, expected: set[str]) -> None:
     assert template_variables(template) == expected
+
+
+WEATHER = {"name": "weather", "description": "Of a city.", "parameters": {"type": "object"}}
+CALLED = (
+    ChatMessage("user", "Rain?"),
+    ChatMessage(
+        "assistant", "I look.", (EarlierCall("1", "weather", {"city": "Ulm"}), EarlierCall("2", "time", '{"zone": "U'))
+    ),
+    ChatMessage("tool", "rain", (), "1"),
+    ChatMessage("tool", "noon", (), "2"),
+    ChatMessage("user", "And now?"),
+)
+WRITTEN = (
+    'assistant: I look.\n<tool_call>\n{"name": "weather", "arguments": {"city": "Ulm"}}\n</tool_call>\n'
+    '<tool_call>\n{"name": "time", "arguments": {"zone": "U}\n</tool_call>\n'
+    "user: <tool_response>\nrain\n</tool_response>\n<tool_response>\nnoon\n</tool_response>\nAnd now?\n"
+)
+
+
+@pytest.mark.parametrize("template", [SAID, ALTERNATING])
+def test_a_template_without_tools_gets_them_as_text_of_messages(template: str) -> None:
+    chat = Chat(CALLED, add_generation_prompt=False, tools=(WEATHER,))
+    text = rendered(tokenizer(template), chat)
+    assert text.startswith("user: You can call functions.")
+    assert json.dumps(WEATHER) in text
+    assert text.partition("Rain?\n")[2] == WRITTEN
+    ruled = replace(chat, messages=(ChatMessage("system", "Be brief."), *CALLED))
+    assert rendered(tokenizer(template), ruled).startswith("system: Be brief.\n\nYou can call functions.")
+    later = replace(chat, tools=())
+    assert rendered(tokenizer(template), later) == f"user: Rain?\n{WRITTEN}"
+
+
+def test_a_call_that_the_written_tools_ask_for_is_read() -> None:
+    chat = Chat((ChatMessage("user", "Rain?"),), tools=(WEATHER,))
+    answer = tokenizer(SAID).encode_chat(chat).output_format
+    parser = OutputParser(answer.tool_calls, answer.reasoning, answer.in_reasoning)
+    parts = [
+        *parser.push('<tool_call>\n{"name": "weather", "arguments": {"city": "Ulm"}}\n</tool_call>'),
+        *parser.end(),
+    ]
+    assert [part.name for part in parts if isinstance(part, CallBegun)] == ["weather"]
+
+
+def test_what_a_model_ships_to_read_calls_is_left_to_it() -> None:
+    made = tokenizer(SAID, SHIPPED)
+    chat = Chat((ChatMessage("user", "Rain?"),), add_generation_prompt=False, tools=(WEATHER,))
+    assert rendered(made, chat) == "user: Rain?\n"

@@ -8,7 +8,6 @@ from tokenizers import AddedToken, decoders, models
 from tokenizers import Tokenizer as Backend
 from transformers import PreTrainedTokenizerFast
 
-from fairlead.errors import InvalidRequest
 from local_worker.argument_types import argument_types
 from local_worker.prompt import Chat, ChatMessage, EarlierCall, OutputFormat
 from local_worker.tokenizer import ByteTokenizer, HuggingFaceTokenizer
@@ -91,10 +90,8 @@ def test_a_model_writes_calls_as_its_template_does(template: str, answer: Output
 
 @pytest.mark.parametrize("template", [UNKNOWN, "{% for m in messages %}{{ m.content }}{% endfor %}"])
 @pytest.mark.parametrize("chat", [ASKED, ANSWERED, Chat(ANSWERED.messages)])
-def test_tools_are_refused_where_the_format_of_calls_is_unknown(template: str, chat: Chat) -> None:
-    with pytest.raises(InvalidRequest, match="hermes, llama, mistral, qwen_coder, glm") as caught:
-        tokenizer(template).encode_chat(chat)
-    assert caught.value.field == "prompt.chat.tools"
+def test_calls_are_hermes_where_the_format_of_the_template_is_unknown(template: str, chat: Chat) -> None:
+    assert tokenizer(template).encode_chat(chat).output_format.tool_calls == ("hermes" if chat.tools else "")
 
 
 def test_the_template_is_given_tools_calls_and_results() -> None:
