@@ -36,12 +36,16 @@ class Assignment:
     source: int | None
 
 
+MOST_UNDONE = 10_000  # that are remembered; a worker's report is later by milliseconds, an attachment by seconds
+
+
 class Dispatcher:
     """Place requests and follow them to their ends. Repeated events and events of unknown requests change nothing."""
 
     def __init__(self, policy: RoutePolicy, index: BlockIndex, fleet: Fleet) -> None:
         self.policy = policy
-        self.placed_by_others = 0  # requests that were booked when a worker reported them
+        self.placed_by_others = 0  # requests that another process placed, which a worker reported
+        self._undone: dict[AttemptKey, None] = {}  # recent ones that were withdrawn, or lost with their worker
         self._index = index
         self._fleet = fleet
         self._assignments: dict[AttemptKey, Assignment] = {}
@@ -77,6 +81,7 @@ class Dispatcher:
         if assignment is not None and self._is_unaccepted(key, assignment):
             self._take(key)
             self._undo(assignment)
+            self._remember(key)
 
     def gone(self, source: int) -> None:
         """Undo the assignments of a stream that ended some time ago and that no worker has accepted since."""
@@ -92,7 +97,11 @@ class Dispatcher:
             if assignment.member is member:
                 self._is_accepted(key, assignment)
         elif self._fleet.is_current(member):
-            self.placed_by_others += 1
+            # A withdrawal may overtake the worker's report, and a worker that attaches again repeats its requests.
+            if key in self._undone:
+                del self._undone[key]
+            else:
+                self.placed_by_others += 1
             candidates = self._fleet.candidates(request.model, (), now) | 1 << member.slot
             self._book(key, request, member, candidates, cached_tokens, expected=False, source=None)
 
@@ -139,6 +148,7 @@ class Dispatcher:
             return
         for key in [key for key, a in self._assignments.items() if a.member is member]:
             self._take(key)
+            self._remember(key)
         self._index.forget(member.slot)
         self.policy.forget(member.slot)
         self._fleet.remove(member)
@@ -179,6 +189,11 @@ class Dispatcher:
             assert keys, f"source {source} is kept without bookings"
             strangers = [key for key in keys if self._assignments[key].source != source]
             assert not strangers, f"source {source}: {strangers}"
+
+    def _remember(self, key: AttemptKey) -> None:
+        self._undone[key] = None
+        if len(self._undone) > MOST_UNDONE:
+            del self._undone[next(iter(self._undone))]
 
     def _book(
         self,

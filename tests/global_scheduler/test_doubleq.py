@@ -209,6 +209,21 @@ def test_requests_that_another_process_placed_are_counted() -> None:
     assert made.placed_by_others == 1
 
 
+def test_a_withdrawn_or_repeated_request_is_not_another_process_placement() -> None:
+    made, [worker] = dispatcher("doubleq", workers=("a",))
+    made.dispatch(request("withdrawn"), 0)
+    made.withdrawn("withdrawn", 1)
+    made.accepted(worker, request("withdrawn"), 0)
+    made.dispatch(request("running"), 0)
+    made.accepted(worker, request("running"), 0)
+    for _ in range(2):
+        again = made.attached(worker.identity, (), 0)
+        for name in ("withdrawn", "running"):
+            made.accepted(again, request(name), 0)
+    assert made.placed_by_others == 0
+    made.check_invariants()
+
+
 def test_a_request_that_another_process_placed_is_not_placed_again() -> None:
     made, [worker] = dispatcher("doubleq", workers=("a",))
     made.accepted(worker, request("other"), 0)
