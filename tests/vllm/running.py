@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformers import PreTrainedConfig
+from transformers import GptOssConfig, PreTrainedConfig
 
 from local_worker.core.batch import Engine
 from local_worker.core.batcher import Batcher
@@ -36,6 +36,8 @@ SANDBOX = Sandbox(lambda: Vocabulary(EOS, CHARACTERS))
 def resized(config: PreTrainedConfig) -> PreTrainedConfig:
     """The same architecture with heads of 32, the smallest that vLLM's attention on a CPU can compute."""
     config = copy.deepcopy(config)
+    if isinstance(config, GptOssConfig):
+        config.rope_parameters = GptOssConfig().rope_parameters  # vLLM computes no other kind
     config.hidden_size = 128
     for name, size in (("head_dim", 32), ("word_embed_proj_dim", 128), ("ffn_dim", 128), ("intermediate_size", 128)):
         if getattr(config, name, None) is not None:
