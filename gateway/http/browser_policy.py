@@ -5,6 +5,7 @@ page. It can send requests to other origins without reading the answers, unless 
 """
 
 import ipaddress
+import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
@@ -13,12 +14,14 @@ from gateway.http.asgi import Headers
 from gateway.http.request import HttpRequest
 
 PREFLIGHT_SECONDS = b"600"
+NAME_WITHOUT_DOT = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 PORTS = {"http": 80, "https": 443}
 
 
 class HostNames:
     """The names under which a listener is served to browsers: those of this machine, and `names`.
 
+    So are names without a dot: they are those of a container's or an office's network, and no page of the web has one.
     With `is_public` any IP address will do, too: what has no name cannot be rebound.
     """
 
@@ -28,7 +31,7 @@ class HostNames:
 
     def __contains__(self, host: object) -> bool:
         name = str(host).lower()
-        if name == "localhost" or name.endswith(".localhost") or name in self._names:
+        if name.endswith(".localhost") or name in self._names or NAME_WITHOUT_DOT.fullmatch(name):
             return True
         try:
             address = ipaddress.ip_address(name)

@@ -25,8 +25,9 @@ def post(http: HttpClient, headers: dict[str, str], path: str = CHAT) -> Answer:
         "evil.example:8000",
         "localhost.evil.example",
         "127.0.0.1.evil.example",
-        "x",
         "10.0.0.1",
+        "0x7f000001",
+        "-x",
         "",
         "[",
         "[::2]",
@@ -40,7 +41,18 @@ def test_a_rebound_name_is_refused(http: HttpClient, host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["localhost", "LOCALHOST:1", "app.localhost", "127.0.0.1", "127.1.2.3:80", "[::1]:8000", "localhost."]
+    "host",
+    [
+        "localhost",
+        "LOCALHOST:1",
+        "app.localhost",
+        "127.0.0.1",
+        "127.1.2.3:80",
+        "[::1]:8000",
+        "localhost.",
+        "x",
+        "gate-1:8000",
+    ],
 )
 def test_names_of_this_machine_are_served(http: HttpClient, host: str) -> None:
     assert post(http, {"host": host}).status == 200
