@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import logging
+import resource
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -11,6 +12,7 @@ from collections.abc import Awaitable, Callable
 import uvloop
 
 from serving.config import ConfigError
+from serving.log_handler import DescriptorHandler
 
 STARTING = "starting"
 GRPC = "grpc._cython.cygrpc"  # the logger of gRPC's core
@@ -19,6 +21,8 @@ QUIET_SECONDS = 60.0
 # New objects that start the garbage collector. Reference counts free nearly all that a request needs; with Python's 700
 # the collector took about 3 % of a gateway's CPU time.
 YOUNG_OBJECTS = 10_000
+STDERR = 2
+DESCRIPTORS = 65_536
 log = logging.getLogger(__name__)
 Serving = Callable[[asyncio.Event], Awaitable[None]]
 # Attributes of every LogRecord. A record's other attributes come from `extra=` and are logged as fields.
@@ -77,10 +81,18 @@ def configure_logging(level: str) -> None:
     """
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None
-    handler = logging.StreamHandler(sys.stderr)
+    handler = DescriptorHandler(STDERR)
     handler.addFilter(LogRedaction())
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def raise_descriptor_limit() -> None:
+    """Allow this process as many open files as it may allow itself, up to DESCRIPTORS: each connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def log_step(step: str) -> None:
@@ -93,6 +105,8 @@ def run(prepare: Callable[[], Serving]) -> int:
 
     Return the exit status: 0, or 2 after one line on standard error if preparing or serving raised ConfigError.
     """
+
+    raise_descriptor_limit()
 
     async def main(serve: Serving) -> None:
         stop = asyncio.Event()

@@ -18,6 +18,8 @@ INTERNAL_PING_SECONDS = 3.0
 SERVER_OPTIONS: list[tuple[str, int]] = [
     *OPTIONS,
     ("grpc.so_reuseport", 0),
+    # Clients may ping without calls, too. Otherwise gRPC ends their connections with "too_many_pings".
+    ("grpc.keepalive_permit_without_calls", 1),
     # Calls that wait for the event loop: gRPC drops some at random above the first limit and all above the second, and
     # their callers receive CANCELLED. 10,000 waiting calls take 110 MB; by default some are dropped from 1,000 on.
     ("grpc.server.max_pending_requests", 10_000),

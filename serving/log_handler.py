@@ -1,0 +1,90 @@
+"""Where log lines go: a file descriptor whose reader may be slow, or gone."""
+
+import logging
+import os
+import select
+import stat
+import threading
+from collections import deque
+
+MOST_BYTES = 4 * 2**20  # that wait for the reader
+END_SECONDS = 1.0  # for the reader to take what waits when the process ends
+LOST = '{{"level": "warning", "message": "log lines were lost: nobody read them", "lines": {lines}}}\n'
+
+
+class DescriptorHandler(logging.Handler):
+    """Writes each record as a line to `descriptor`, and never waits for its reader.
+
+    A service that writes to a full pipe stands still with all its calls. What a reader has not taken waits in memory,
+    and a thread writes it; beyond MOST_BYTES lines are dropped, and a line says how many.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        # A pipe that poll() finds writable takes so many bytes at once (POSIX); a file takes all.
+        self._at_once = MOST_BYTES if stat.S_ISREG(os.fstat(descriptor).st_mode) else select.PIPE_BUF
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLOUT)
+        self._waiting: deque[bytes] = deque()
+        self._size = 0  # bytes that wait
+        self._lost = 0  # lines
+        self._writer: threading.Thread | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging.Handler, which lets only one thread in at a time."""
+        try:
+            line = f"{self.format(record)}\n".encode(errors="backslashreplace")
+        except Exception:
+            self.handleError(record)
+            return
+        if not self._waiting and len(line) <= self._at_once and self._poll.poll(0):
+            _write(self._descriptor, line)
+        elif self._size + len(line) > MOST_BYTES:
+            self._lost += 1
+        else:
+            self._append(line)
+
+    def close(self) -> None:
+        """See logging.Handler; gives the reader END_SECONDS."""
+        writer = self._writer
+        if writer is not None:
+            writer.join(END_SECONDS)
+        super().close()
+
+    def _append(self, line: bytes) -> None:
+        self._waiting.append(line)
+        self._size += len(line)
+        if self._writer is None:
+            self._writer = threading.Thread(target=self._write_waiting, daemon=True)
+            self._writer.start()
+
+    def _write_waiting(self) -> None:
+        while line := self._next():
+            _write(self._descriptor, line)
+            self.acquire()
+            self._size -= len(self._waiting.popleft())
+            self.release()
+
+    def _next(self) -> bytes:
+        """Return the next line; empty, and forget the thread, if none waits."""
+        self.acquire()
+        try:
+            if not self._waiting and self._lost:
+                self._append(LOST.format(lines=self._lost).encode())
+                self._lost = 0
+            if not self._waiting:
+                self._writer = None
+                return b""
+            return self._waiting[0]
+        finally:
+            self.release()
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    """Write all of `data`, unless nobody will read it any more."""
+    try:
+        while data:
+            data = data[os.write(descriptor, data) :]
+    except OSError:
+        return
