@@ -104,8 +104,11 @@ class TextItem:
 class CallItem:
     """A call of a function, whose text are its arguments; implements Item."""
 
-    def __init__(self, called: str, name: str, tool: OfferedTool) -> None:
+    prefix = "fc"  # of its id
+
+    def __init__(self, item_id: str, called: str, name: str, tool: OfferedTool) -> None:
         self._pieces: list[str] = []
+        self._id = f"{self.prefix}_{item_id}"
         self._called = called
         self._name = name  # by which the model knows the tool
         self._tool = tool
@@ -148,13 +151,11 @@ class CallItem:
         tool = self._tool
         return {"name": tool.name, "namespace": tool.namespace} if tool.namespace else {"name": tool.name}
 
-    @property
-    def _id(self) -> str:
-        return f"fc_{self._called}"
-
 
 class CustomCallItem(CallItem):
     """A call of a custom tool, whose text is an argument: it is told once the call is whole; implements Item."""
+
+    prefix = "ctc"
 
     def add(self, text: str) -> Iterator[Event]:
         """See Item."""
@@ -173,10 +174,6 @@ class CustomCallItem(CallItem):
         text = "" if status == "in_progress" else custom_text(self.text)
         known = {"call_id": self._called, **self._named(), "input": text}
         return {"id": self._id, "type": "custom_tool_call", "status": status, **known}
-
-    @property
-    def _id(self) -> str:
-        return f"ctc_{self._called}"
 
 
 class ResponseItems:
@@ -229,14 +226,18 @@ class ResponseItems:
 
     def _text_item(self, part: AnswerText | Reasoning) -> TextItem:
         """Return a new item; the first message has the id of the request."""
-        number = f"_{len(self._items)}" if self._items else ""
         if isinstance(part, Reasoning):
-            return TextItem(f"rs_{self._request_id}{number}", self._reasoning)
-        return TextItem(f"msg_{self._request_id}{number}", MESSAGE)
+            return TextItem(f"rs_{self._next_id()}", self._reasoning)
+        return TextItem(f"msg_{self._next_id()}", MESSAGE)
 
     def _call_item(self, part: CallBegun) -> CallItem:
         tool = self._tools.called(part.name)
-        return (CustomCallItem if tool.is_custom else CallItem)(self._tool_call_id(part.number), part.name, tool)
+        kind = CustomCallItem if tool.is_custom else CallItem
+        return kind(self._next_id(), self._tool_call_id(part.number), part.name, tool)
+
+    def _next_id(self) -> str:
+        """Return the id of the next item without its prefix; the response's is in it, by which the item is found."""
+        return f"{self._request_id}_{len(self._items)}" if self._items else self._request_id
 
     def _begin(self, kind: type[Part], item: Item) -> Iterator[Event]:
         if self._items:

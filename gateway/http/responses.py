@@ -25,6 +25,7 @@ from gateway.http.conversations import (
 )
 from gateway.http.errors import PreviousResponseNotFound, ResponseNotFound
 from gateway.http.input_item import add_items
+from gateway.http.item_references import REFERENCE, resolved
 from gateway.http.response_answer import ResponseAnswer, response_id
 from gateway.http.response_tools import ResponseTools
 from gateway.http.responses_request import ResponsesRequest, read
@@ -153,6 +154,9 @@ class ResponseEndpoints:
 
     def _read(self, credentials: Credentials, body: bytes) -> ResponseToGenerate:
         request = read(body)
+        if isinstance(request.input, list) and any(item.kind == REFERENCE for item in request.input):
+            identity = self._identify(request.named_user, credentials)
+            request.input = resolved(request.input, partial(self._find, identity=identity))
         previous, conversation = self._previous(request, credentials), self._conversation(request, credentials)
         return ResponseToGenerate(request, previous, conversation, self._store, self._conversations)
 

@@ -141,14 +141,17 @@ def test_a_continued_response_is_in_the_interaction_of_the_one_before(http: Http
 
 def test_a_response_belongs_to_its_user(http_with_keys: HttpClient) -> None:
     http = http_with_keys
-    anns = ask(http, by("backend"), user="ann").json["id"]
+    told = ask(http, by("backend"), user="ann").json
+    anns, referred = told["id"], [{"type": "item_reference", "id": told["output"][0]["id"]}]
     for headers in (by("backend", "ann"), by("backend")):
         assert get(http, anns, **headers).status == 200, "the user, and the key that may name it"
         assert ask(http, headers, previous_response_id=anns).status == 200
+        assert ask(http, headers, input=referred).status == 200
     assert ask(http, by("backend"), previous_response_id=anns, user="ann").status == 200
     for headers in (by("backend", "bob"), by("plain"), by("other")):
         assert get(http, anns, **headers).status == get(http, anns, "DELETE", **headers).status == 404
         assert ask(http, headers, previous_response_id=anns).error["code"] == "previous_response_not_found"
+        assert ask(http, headers, input=referred).error["param"] == "input[0].id"
     assert ask(http, by("backend"), previous_response_id=anns, user="bob").status == 400
     assert get(http, anns).status == 401
     tenants = ask(http, by("plain")).json["id"]

@@ -172,3 +172,23 @@ def test_wishes_reach_a_template_that_knows_them(
     written = json.dumps(answer.json)
     said = {"loudly": "WITH ALL EFFORT", "softly": "hardly any effort", "thoughts": "It rains.", "newline": "first"}
     assert [word for word in said if said[word] in written] == [text]
+
+
+def test_an_input_may_refer_to_items_that_are_stored(model: HttpClient) -> None:
+    """So do programs that leave it to the server to store what was said, as is the default."""
+    tools = [{"type": "custom", "name": "patch"}]
+    asked = {"role": "user", "content": "custom"}
+    first = model.post(RESPONSES, {"input": [asked], "tools": tools, "temperature": 0}).json
+    [call] = first["output"]
+    result = {"type": "custom_tool_call_output", "call_id": call["call_id"], "output": "thoughts"}
+    referred = [asked, {"type": "item_reference", "id": call["id"]}, result]
+    later = model.post(RESPONSES, {"input": referred, "tools": tools, "temperature": 0}).json
+    in_full = model.post(RESPONSES, {"input": [asked, call, result], "tools": tools, "temperature": 0}).json
+    assert later["usage"]["input_tokens"] == in_full["usage"]["input_tokens"]
+    assert [item["type"] for item in later["output"]] == ["reasoning", "message"]
+    again = [*referred, *({"type": "item_reference", "id": item["id"]} for item in later["output"]), asked]
+    assert model.post(RESPONSES, {"input": again, "tools": tools}).status == 200
+    for unknown in ("msg_0123456789abcdef", f"{call['id']}_9", "", None):
+        refused = model.post(RESPONSES, {"input": [{"type": "item_reference", "id": unknown}]})
+        assert (refused.status, refused.error["param"]) == (400, "input[0].id")
+        assert "not found" in refused.error["message"]
