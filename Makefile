@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 # Tests in several processes (tests/parallel.py) compute with one thread each. What they start finds its code compiled.
 PYTEST = env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/pytest -q --parallel
 SEEDS ?= 1000
-ATTACKS ?= --rounds 1000 --fuzzed 1000000 --calls 100000 --users 10000 --frames 20000 --crafted 4194304 --honest 12
+ATTACKS ?= --rounds 1000 --fuzzed 1000000 --calls 100000 --users 10000 --frames 20000 --crafted 4194304 --honest 12 --requests 10000
 
 help: ## show this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
@@ -55,7 +55,7 @@ gpu-pack: setup build/gpu-kernels/.ready ## make build/gpu-pack for a GPU machin
 
 attack: setup ## attack real processes for hours, or as long as ATTACKS says, and write build/attacks.md
 	@mkdir -p build
-	$(BIN)/pytest tests/attacks --timeout 0 --report build/attacks.md $(ATTACKS)
+	$(BIN)/pytest tests/attacks tests/gateway/http/test_fuzz.py --timeout 0 --report build/attacks.md $(ATTACKS)
 
 simulate-faults: setup ## break SEEDS=1000 small simulated systems at random and check every promise
 	$(BIN)/python -m simulation.rehearsal --seeds $(SEEDS)

@@ -148,6 +148,16 @@ def test_bodies_that_are_none(http: HttpClient, body: bytes) -> None:
     assert answer.error["code"] == "invalid_request"
 
 
+@pytest.mark.parametrize("depth", [50, 60, 99, 200, 982, 990, 1000, 20_000])
+@pytest.mark.parametrize("path", [CHAT, "/tokenize"])
+@pytest.mark.parametrize("field", ["chat_template_kwargs", "tool_choice", "guided_json", "metadata", "tools", "x"])
+def test_depth_ends_with_a_documented_status(http: HttpClient, path: str, field: str, depth: int) -> None:
+    deep = b'{"a":' * depth + b"1" + b"}" * depth
+    chat = b'"messages":[{"role":"user","content":"hi"}],"max_tokens":1'
+    answer = http.post(path, b'{%s,"%s":%s}' % (chat, field.encode(), deep))
+    assert answer.status == 400 or (depth < 100 and answer.status == 200), answer.body
+
+
 def test_keys(stack: Stack, tmp_path: Path) -> None:
     keys = tmp_path / "keys.yaml"
     hashed = hashlib.sha256(b"gold").hexdigest()

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from gateway.http.errors import STATUSES
 from tests.gateway.http.bodies import ANYTHING, CONVERSATION, CREATED, ITEMS, Sent, requests
+from tests.gateway.http.extremes import extremes
 from tests.gateway.http.http_client import (
     CHAT,
     CONVERSATIONS,
@@ -30,7 +31,7 @@ from tests.gateway.http.http_client import (
 )
 from tests.gateway.http.test_agent_bodies import CHATS, CLAUDE_CODE, CODEX
 from tests.gateway.http.test_messages import error_of
-from tests.services import Process
+from tests.services import Process, Stack
 
 REFUSALS = {(status.status, status.type, status.code) for status in STATUSES.values() if 400 <= status.status < 499}
 # A field that every answer has.
@@ -136,7 +137,14 @@ def value_at(value: Any, place: Sequence[str | int]) -> Any:
     return value
 
 
-def test_whatever_agents_send(shared: tuple[Process, HttpClient], pytestconfig: pytest.Config) -> None:
+def check_logs(gateway: Process, stack: Stack) -> None:
+    processes = (gateway, stack.scheduler, *stack.workers.values())
+    assert not [process.log for process in processes if "Traceback" in process.log]
+
+
+def test_whatever_agents_send(
+    shared_stack: Stack, shared: tuple[Process, HttpClient], pytestconfig: pytest.Config
+) -> None:
     gateway, http = shared
     statuses = Counter[int]()
 
@@ -151,17 +159,17 @@ def test_whatever_agents_send(shared: tuple[Process, HttpClient], pytestconfig: 
     print(dict(statuses))
     assert statuses.keys() <= {200, 400, 404}, "404 is that of a model or a conversation"
     assert 6 * statuses[200] > statuses.total(), "many are answered"
-    assert not gateway.logged("request failed")
+    check_logs(gateway, shared_stack)
 
 
-def test_whatever_is_sent(shared: tuple[Process, HttpClient], pytestconfig: pytest.Config) -> None:
+def test_whatever_is_sent(shared_stack: Stack, shared: tuple[Process, HttpClient], pytestconfig: pytest.Config) -> None:
     gateway, http = shared
     statuses = Counter[int]()
 
     @settings(
         max_examples=pytestconfig.getoption("requests", 300), database=None, suppress_health_check=list(HealthCheck)
     )
-    @given(sent=requests())
+    @given(sent=st.integers(0, 2).flatmap(lambda kind: requests() if kind else extremes()))
     def each(sent: Sent) -> None:
         statuses[status_of(http, sent)] += 1
 
@@ -169,4 +177,4 @@ def test_whatever_is_sent(shared: tuple[Process, HttpClient], pytestconfig: pyte
     print(dict(statuses))
     assert 10 * min(statuses[200], statuses[400]) > statuses.total(), "many are answered, and many refused"
     assert http.chat().status == 200
-    assert not gateway.logged("request failed")
+    check_logs(gateway, shared_stack)
