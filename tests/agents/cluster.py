@@ -55,6 +55,12 @@ class Cluster:
         """The calls that have ended, in the order of their ends."""
         return self.gateway.logged("call ended")
 
+    def completed(self, before: int) -> list[dict[str, Any]]:
+        """The calls after the first `before` that completed; none must have failed but by the limit of open calls."""
+        calls = self.calls()[before:]
+        assert {call["outcome"] for call in calls} <= {"COMPLETED", "REJECTED_CLIENT_LIMIT", "CANCELLED"}
+        return [call for call in calls if call["outcome"] == "COMPLETED"]
+
     def fill(self) -> None:
         """Hold as many calls open as a client may have."""
         body = {"prompt": "x", "max_tokens": 30_000, "stream": True, "ignore_eos": True}

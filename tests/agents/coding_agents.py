@@ -17,12 +17,13 @@ Call = tuple[str, dict[str, Any]]
 class Agent:
     """A program, the arguments of its first start and those by which the next one continues the session."""
 
-    package: str  # of npm
+    package: str  # of npm, or of PyPI
     first: tuple[str, ...]
     again: tuple[str, ...]
     copies: tuple[Call, ...]  # copy what is in $SOURCE to $TARGET
     environment: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)  # texts by path, beside the file in $FOLDER that it reads
+    edit: str = ""  # by which a program without tools writes $TARGET: what its answer begins with
 
 
 CODEX = """
@@ -52,6 +53,7 @@ OPENCODE = {
         }
     },
 }
+QWEN = {"privacy": {"usageStatisticsEnabled": False}, "general": {"enableAutoUpdate": False}}
 CONTINUE = """
 name: fairlead
 version: 1.0.0
@@ -59,6 +61,11 @@ schema: v1
 models:
   - {name: tiny, provider: openai, model: tiny, apiBase: $URL/v1, apiKey: any, capabilities: [tool_use], roles: [chat]}
 """
+
+AIDER = (
+    *("--model", "openai/tiny", "--edit-format", "whole", "--yes-always", "--no-git", "--no-analytics"),
+    *("--no-check-update", "--no-show-release-notes", "--no-show-model-warnings"),
+)
 
 AGENTS = {
     "claude": Agent(
@@ -108,6 +115,7 @@ AGENTS = {
             ("write_file", {"file_path": "$FOLDER/$TARGET", "content": "$FOUND"}),
         ),
         {"OPENAI_BASE_URL": "$URL/v1", "OPENAI_API_KEY": "any", "OPENAI_MODEL": MODEL},
+        {"$HOME/.qwen/settings.json": json.dumps(QWEN)},
     ),
     "cn": Agent(
         "@continuedev/cli",
@@ -119,5 +127,13 @@ AGENTS = {
         ),
         {"CONTINUE_TELEMETRY_ENABLED": "0"},
         {"$HOME/config.yaml": CONTINUE},
+    ),
+    "aider": Agent(
+        "aider-chat",
+        (*AIDER, "low-1.txt", "--message", "$TASK"),
+        (*AIDER, "low-2.txt", "--restore-chat-history", "--message", "$TASK"),
+        (),
+        {"OPENAI_API_BASE": "$URL/v1", "OPENAI_API_KEY": "any", "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+        edit="$TARGET\n```\n$FOUND\n```\n",
     ),
 }

@@ -14,12 +14,13 @@ from typing import Any
 
 from local_worker.core.batch import Batch, CompletedStep, Slice
 from local_worker.engine.fake import FakeEngine
+from local_worker.sandbox import Sandbox
 from local_worker.tokenizer import ByteTokenizer
 
 log = logging.getLogger(__name__)
 BEGINS = "the last answer begins"  # of a task
 TASK = re.compile(r"Do these steps: ([\w=-]+)")
-FOUND = "$FOUND"  # in a step: the word that a tool has read
+FOUND = "$FOUND"  # in a step: the word that was read last
 READ = re.compile(r"high water: (\w+)")  # what a file to be read has in it
 [END] = ByteTokenizer.eos_token_ids
 
@@ -42,15 +43,15 @@ def answer(prompt: str) -> str | None:
     if not isinstance(step, str):
         name, arguments = step
         step = f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
-    found = READ.findall(since)
+    found = READ.findall(prompt)
     return step.replace(FOUND, found[-1]) if found else step
 
 
 class ScriptedEngine(FakeEngine):
     """The engine `fake`, with bytes as tokens, that answers tasks."""
 
-    def __init__(self, step_seconds: float, block_tokens: int) -> None:
-        super().__init__(ByteTokenizer.vocab_size, step_seconds, block_tokens)
+    def __init__(self, step_seconds: float, block_tokens: int, sandbox: Sandbox | None) -> None:
+        super().__init__(ByteTokenizer.vocab_size, step_seconds, block_tokens, sandbox=sandbox)
         self._answers: dict[int, bytes | None] = {}  # by request
 
     def launch(self, batch: Batch) -> CompletedStep:

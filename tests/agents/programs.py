@@ -1,12 +1,14 @@
 """Agents of others that npm installs, once for all checkouts of a machine."""
 
 import hashlib
+import json
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.gateway.http.clients import python_with
 from tests.lock import CACHE, exclusively
 
 FOLDER = Path(__file__).parent
@@ -32,3 +34,10 @@ def node_modules() -> Path:
             assert done.returncode == 0, done.stderr
             (place / "ready").touch()
     return place / "node_modules"
+
+
+def program(package: str, name: str) -> Path:
+    """The program `name` of a package of npm or, where package.json has none of that name, of PyPI; skips as above."""
+    if package in json.loads(FILES[0].read_text())["dependencies"]:
+        return node_modules() / ".bin" / name
+    return python_with(package).parent / name

@@ -3,7 +3,8 @@
 import json
 import re
 
-from tests.agents.programs import FILES
+from tests.agents.programs import FILES, FOLDER
+from tests.gateway.http.clients import ENVIRONMENTS
 
 
 def test_each_program_has_one_version_and_no_place() -> None:
@@ -13,3 +14,10 @@ def test_each_program_has_one_version_and_no_place() -> None:
     packages = [entry for name, entry in locked["packages"].items() if name]
     assert packages
     assert not any("resolved" in entry for entry in packages), "a registry's address is no part of a version"
+
+
+def test_the_documents_name_the_versions_that_are_tested() -> None:
+    table = (FOLDER.parents[1] / "docs/agents.md").read_text()
+    versions = [*json.loads(FILES[0].read_text())["dependencies"].values()]
+    versions += [each.partition("==")[2] for each in (*ENVIRONMENTS[-2], *ENVIRONMENTS[-1])]
+    assert [version for version in versions if version not in table] == []

@@ -1,0 +1,122 @@
+"""Applications that are written with libraries for agents: each does two tasks in one conversation."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.agents.cluster import Cluster, running
+from tests.agents.engine import task
+from tests.agents.programs import node_modules
+from tests.gateway.http.clients import python_with
+
+pytestmark = [pytest.mark.clients, pytest.mark.e2e, pytest.mark.slow]
+
+LAST = "The tide table is copied. " * 30  # takes seconds, in which a worker is killed
+TOOLS = '''
+import pathlib, sys
+url, *tasks = sys.argv[1:]
+
+def read_file(path: str) -> str:
+    """Read a file."""
+    return pathlib.Path(path).read_text()
+
+def write_file(path: str, content: str) -> str:
+    """Write a file."""
+    pathlib.Path(path).write_text(content)
+    return "written"
+'''
+OPENAI_AGENTS = (
+    TOOLS
+    + """
+import agents
+
+agents.set_tracing_disabled(True)
+model = agents.OpenAIResponsesModel("tiny", agents.AsyncOpenAI(base_url=url + "/v1", api_key="any"))
+tools = [agents.function_tool(read_file), agents.function_tool(write_file)]
+agent = agents.Agent(name="copier", instructions="Copy tide tables.", model=model, tools=tools)
+session = agents.SQLiteSession("tides")
+for task in tasks:
+    assert "copied" in agents.Runner.run_sync(agent, task, session=session).final_output
+"""
+)
+LANGGRAPH = (
+    TOOLS
+    + """
+from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.prebuilt import create_react_agent
+
+model = ChatOpenAI(model="tiny", base_url=url + "/v1", api_key="any", max_retries=5)
+agent = create_react_agent(model, [read_file, write_file], checkpointer=InMemorySaver())
+for task in tasks:
+    said = agent.invoke({"messages": [("user", task)]}, {"configurable": {"thread_id": "tides"}})
+    assert "copied" in said["messages"][-1].content
+"""
+)
+AI_SDK = """
+import fs from "node:fs";
+import { generateText, jsonSchema, stepCountIs, tool } from "ai";
+import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
+
+const [url, ...tasks] = process.argv.slice(2);
+const text = { type: "string" };
+const schema = (properties) => jsonSchema({ type: "object", properties, required: Object.keys(properties) });
+const tools = {
+  read_file: tool({
+    description: "Read a file.", inputSchema: schema({ path: text }),
+    execute: ({ path }) => fs.readFileSync(path, "utf8"),
+  }),
+  write_file: tool({
+    description: "Write a file.", inputSchema: schema({ path: text, content: text }),
+    execute: ({ path, content }) => { fs.writeFileSync(path, content); return "written"; }
+  }),
+};
+const model = createOpenAICompatible({ name: "fairlead", baseURL: url + "/v1", apiKey: "any" })("tiny");
+const messages = [];
+for (const task of tasks) {
+  messages.push({ role: "user", content: task });
+  const said = await generateText({ model, messages, tools, stopWhen: stepCountIs(5), maxRetries: 5 });
+  if (!said.text.includes("copied")) throw new Error(said.text);
+  messages.push(...said.response.messages);
+}
+"""
+
+
+def python(package: str, text: str, folder: Path) -> list[str]:
+    """The command that runs a program of Python."""
+    (folder / "app.py").write_text(text)
+    return [str(python_with(package)), "app.py"]
+
+
+def javascript(folder: Path) -> list[str]:
+    """The command that runs the program of Vercel's AI SDK."""
+    (folder / "app.mjs").write_text(AI_SDK)
+    os.symlink(node_modules(), folder / "node_modules")
+    return ["node", "app.mjs"]
+
+
+COMMANDS = {
+    "openai-agents": lambda folder: python("openai-agents", OPENAI_AGENTS, folder),
+    "langgraph": lambda folder: python("langgraph", LANGGRAPH, folder),
+    "ai": javascript,
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_applications_do_their_tasks(cluster: Cluster, tmp_path: Path, name: str) -> None:
+    command, before, tasks = COMMANDS[name](tmp_path), len(cluster.calls()), []
+    for number in (1, 2):
+        source, target = (str(tmp_path / f"{word}-{number}.txt") for word in ("low", "high"))
+        Path(source).write_text(f"high water: tide{number}\n")
+        steps = (("read_file", {"path": source}), ("write_file", {"path": target, "content": "$FOUND"}))
+        tasks.append(task(*steps, LAST))
+    cluster.fill()
+    with running([*command, cluster.url, *tasks], tmp_path, {"HOME": str(tmp_path)}):
+        cluster.make_room()
+        cluster.kill_worker()
+    assert [(tmp_path / f"high-{number}.txt").read_text() for number in (1, 2)] == ["tide1", "tide2"]
+    completed = cluster.completed(before)
+    assert len({call["interaction"] for call in completed}) == 1, "the whole conversation is one interaction"
+    assert completed[0]["interaction"]
+    assert max(call["attempts"] for call in completed) == 2, "a call has gone on at the other worker"
