@@ -378,6 +378,30 @@ def test_of_many_different_matches_the_longest_are_compared_one_by_one(is_crowde
     assert [placed(made.dispatch(each, 0)) for each in asked[: len(expected)]] == expected
 
 
+def test_the_workers_with_the_shortest_matches_count_with_the_shortest_of_all() -> None:
+    """As above, but w11 holds the whole prompt and 298 units of the client. The idle four count with one block, which
+    leaves 354 units to compute; with the four blocks that one of them holds, it would be 258."""
+    blocks = 12
+    made, members = dispatcher("least-delay", tuple(f"w{number}" for number in range(blocks)))
+    for held, member in enumerate(members, start=1):
+        made.progressed(member, runs(zip(range(1, held + 1), range(held), strict=True)), b"")
+        if held > 4:
+            made.accepted(member, request(f"own {held}", prompt_tokens=170 if held == blocks else 1000), 0)
+    asked = request("asked", digests=pack_digests(range(1, blocks + 1)), prompt_tokens=16 * blocks + 1)
+    assert placed(made.dispatch(asked, 0)) == "w11"
+
+
+def test_a_client_waits_for_no_more_of_its_tenant_than_there_is() -> None:
+    """At a wait 414 units of the client, 138 of another user of its tenant and 2,128 of another tenant: twice the
+    tenant's 552 are served first, not four times the client's own. At b wait 1,350 of the client."""
+    made, _ = dispatcher("least-delay")
+    at_a = [("own/ann", 10)] * 3 + [("own/bob", 10), ("other/eve", 2000)]
+    for number, (client, tokens) in enumerate(at_a):
+        made.dispatch(request(str(number), client=client, prompt_tokens=tokens, excluded=("b",)), 0)
+    made.dispatch(request("at b", client="own/ann", prompt_tokens=1222, excluded=("a",)), 0)
+    assert placed(made.dispatch(request("asked", client="own/ann", prompt_tokens=1), 0)) == "a"
+
+
 def test_a_client_that_was_idle_longest_is_forgotten() -> None:
     table = BacklogTable(most_idle=2)
     table.client("a").output = 7

@@ -149,3 +149,12 @@ def test_speed_buys_no_rank_but_among_equals() -> None:
     fair, fast = summary("fair", 10.0, 1.0), summary("fast", 100.0, 8.0)
     assert ranked([fast, fair, summary("same", 11.0, 1.0)])[0].name == "same"
     assert recommended([fast, fair], slowdown) == fair
+
+
+def test_of_the_fair_the_fastest_is_recommended() -> None:
+    fairest, fastest, unfair = (
+        summary("fairest", 10.0, 1.0),
+        summary("fastest", 11.0, 1.05),
+        summary("unfair", 12.0, 1.2),
+    )
+    assert recommended([unfair, fastest, fairest], slowdown) == fastest

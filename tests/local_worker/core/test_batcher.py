@@ -16,7 +16,7 @@ from local_worker.core.batch import CompletedStep, SampledLogprobs, Slice, StepR
 from local_worker.core.batcher import Batcher
 from local_worker.core.charging import OutputCharge
 from local_worker.core.fairness_levels import FLAT, FairnessLevels
-from local_worker.core.limits import AdmissionMode
+from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.plan import Plan
 from local_worker.core.request import Request
 from local_worker.core.service_rate import MEMORY_SECONDS
@@ -654,6 +654,23 @@ def test_a_preempted_request_waits_with_the_match_of_what_it_has_computed() -> N
         serve_step(batcher)
     assert newer.matched_blocks >= newer.prompt_tokens // BLOCK
     assert newer.preemptions == 1, "the number by which its headroom doubles"
+    assert batcher.oldest_queued_at is not None, "it waits, and the queue has an age"
+
+
+def test_the_headroom_of_a_request_doubles_with_each_preemption_up_to_its_budget() -> None:
+    limits = BatchLimits(
+        max_running=1,
+        token_budget=1,
+        max_prompt_tokens=99,
+        max_waiting=1,
+        max_waiting_per_client=1,
+        admission=AdmissionMode.OPTIMISTIC,
+    )
+    request = make_request([1] * 10, sampling=SamplingParams(max_tokens=12 * BLOCK))
+    entered = []
+    for request.preemptions in range(5):
+        entered.append(limits.tokens_on_entry(request, BLOCK) - 10)
+    assert entered == [BLOCK, 2 * BLOCK, 4 * BLOCK, 8 * BLOCK, 12 * BLOCK]
 
 
 def test_a_prefix_that_is_being_computed_is_not_computed_again() -> None:

@@ -79,3 +79,28 @@ def test_a_preempted_request_is_never_dropped() -> None:
     queue.remove(requests[1])
     assert (requests[1] in queue, len(queue)) == (False, 2)
     queue.check_invariants()
+
+
+def test_requests_that_are_never_dropped_leave_places_whichever_account_has_them() -> None:
+    queue = WaitingQueue(replace(LIMITS, max_waiting=8), FairnessLevels.parse("tenant,user"))
+    for tenant, places in (("first", 3), ("second", 3)):
+        for number in range(places):
+            request = request_of(f"{tenant}/{number}", number)
+            request.in_interaction = True
+            queue.check_limits(request, 0)
+            queue.add(request, 0.0)
+    request = request_of("second/3", 3)
+    request.in_interaction = True
+    with pytest.raises(ClientLimit, match=r"'second' has 3 .* the limit is 2, the places without such requests"):
+        queue.check_limits(request, 0)
+
+
+def test_the_queue_is_as_old_as_a_preempted_request_in_it() -> None:
+    queue, preempted = WaitingQueue(LIMITS), request_of("a", 0)
+    preempted.preemptions = 1
+    queue.put_back(preempted, 1.0)
+    assert queue.oldest_since == 1.0
+    queue.add(request_of("b", 1), 2.0)
+    assert queue.oldest_since == 1.0
+    queue.remove(preempted)
+    assert queue.oldest_since == 2.0
