@@ -30,13 +30,15 @@ class Timings:
 
     @property
     def time_to_first_token(self) -> float:
-        """The seconds from the call's arrival at the gateway to its first token at the worker."""
-        return (self.first_token - self.received) / 1e9
+        """The seconds from the call's arrival at the gateway to its first token at the worker; 0 if their clocks differ
+        by more."""
+        return max(0.0, (self.first_token - self.received) / 1e9)
 
     @property
     def duration(self) -> float:
-        """The seconds from the call's arrival at the gateway to its last token at the worker."""
-        return (self.finished - self.received) / 1e9
+        """The seconds from the call's arrival at the gateway to its last token at the worker; 0 if their clocks differ
+        by more."""
+        return max(0.0, (self.finished - self.received) / 1e9)
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,7 +163,7 @@ class Admission:
             sampling = call.sampling = cut(sampling, max(1, capacity(model) - prompt_tokens))
         check_length(prompt_tokens, sampling.max_tokens, model)
         call.stage, call.interaction_token, call.entered = permit.stage, permit.token, bool(call.interaction)
-        call.timings.admitted = time.time_ns()
+        call.timings.admitted = call.unix_time()
         return PreparedRequest(
             request_id=call.request_id,
             client=identity.client,

@@ -50,6 +50,14 @@ class Call:
     message: str = ""
     tool_call_id: Callable[[int], str] = str  # of the output's tool call with this number
     cleanup: ExitStack = field(default_factory=ExitStack)  # at the end undoes what admission counted
+    arrived: int = field(default_factory=time.monotonic_ns)
+
+    def unix_time(self) -> int:
+        """Return the time in Unix nanoseconds as the call's arrival and a monotonic clock tell it.
+
+        So no step of a call is earlier than the one before, and no duration is wrong, when the machine's clock is set.
+        """
+        return self.timings.received + time.monotonic_ns() - self.arrived
 
 
 def new_call(deadline: float | None) -> Call:

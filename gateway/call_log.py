@@ -79,7 +79,7 @@ class CallLog:
             interaction=key.id,
             calls=interaction.calls,
             reason=interaction.reason.value,
-            started=ended if started is None else started,
+            started=ended if started is None else min(started, ended),  # the clock may have been set back
             ended=ended,
         )
         self._metrics.interaction(record)
@@ -139,5 +139,5 @@ def _record(call: Call, outcome: Outcome, is_rooted: bool) -> CallRecord:
         queued=timings.queued,
         scheduled=timings.scheduled,
         first_token=timings.first_token,
-        finished=time.time_ns(),
+        finished=call.unix_time(),
     )

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import math
-import time
 from collections.abc import AsyncIterator
 
 from fairlead.errors import FairleadError, Internal
@@ -229,7 +228,7 @@ class CallDriver:
                     return events.Tokens(new.token_ids, new.text, new.service, new.logprobs, new.prompt_logprobs)
                 return events.Tokens(new.token_ids, new.text, new.service)
             case worker_pb2.Started():
-                self._call.timings.scheduled = self._call.timings.scheduled or time.time_ns()
+                self._call.timings.scheduled = self._call.timings.scheduled or self._call.unix_time()
                 return events.Started(message.cached_tokens, message.service)
             case WorkerLost():
                 return events.Lost(self._cluster.was_away())
@@ -241,7 +240,7 @@ class CallDriver:
 
     def _note_first_token(self) -> None:
         if not self._call.timings.first_token:
-            self._call.timings.first_token = time.time_ns()
+            self._call.timings.first_token = self._call.unix_time()
 
     def _ended(self, ended: worker_pb2.Ended, tokens: worker_pb2.Tokens | None) -> events.Completed | events.Ended:
         outcome = Outcome(ended.outcome)

@@ -20,6 +20,7 @@ class Certificate:
         self._initial = self._load()
         self._served = self._loaded  # stamp of the files that `context` serves
         self._renewal: ssl.SSLContext | None = None
+        self._complaint = ""  # the latest one about new files
 
     def credentials(self) -> grpc.ServerCredentials:
         """Return credentials for a gRPC server; a new connection uses the current content of the files."""
@@ -37,9 +38,9 @@ class Certificate:
             if stamp != self._served:
                 self._renewal = self._context()
                 self._served = stamp
-                log.info("certificate renewed", extra={"file": str(self._chain)})
+                self._renewed_at_last()
         except ConfigError as error:
-            log.error("the new certificate cannot be used, the old one stays: %s", error)
+            self._complain(error)
         connection.context = self._renewal or initial
 
     def _context(self) -> ssl.SSLContext:
@@ -60,12 +61,25 @@ class Certificate:
             if stamp == self._loaded:
                 return None
             configuration = self._load()
+            if self._stamp() != stamp:  # the two files that were read may not belong together
+                raise ConfigError(f"tls: {self._chain} and {self._key} are being replaced")
         except ConfigError as error:
-            log.error("the new certificate cannot be used, the old one stays: %s", error)
+            self._complain(error)
             return None
         self._loaded = stamp
-        log.info("certificate renewed", extra={"file": str(self._chain)})
+        self._renewed_at_last()
         return configuration
+
+    def _renewed_at_last(self) -> None:
+        self._complaint = ""
+        log.info("certificate renewed", extra={"file": str(self._chain)})
+
+    def _complain(self, error: ConfigError) -> None:
+        """Log why new files cannot be used, once and not at every handshake, of which anybody makes as many as he
+        likes."""
+        if str(error) != self._complaint:
+            self._complaint = str(error)
+            log.error("the new certificate cannot be used, the old one stays: %s", error)
 
     def _stamp(self) -> tuple[int, int]:
         try:

@@ -1,6 +1,7 @@
 """A call's state machine: random histories against what must hold of every call."""
 
 import math
+import time
 from collections.abc import Sequence
 
 import hypothesis.strategies as st
@@ -11,6 +12,7 @@ from fairlead.errors import Cancelled as CallerGone
 from fairlead.errors import DeadlineExceeded, FairleadError, Internal, QueueFull, ThrottledUser, Unavailable
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.token_ids import pack_ids, unpack_ids
+from gateway.call import new_call
 from gateway.core.attempts import MAX_ATTEMPTS
 from gateway.core.call import DEADLINE_SLACK, CallMachine, IllegalEvent
 from gateway.core.call_commands import (
@@ -516,3 +518,13 @@ def test_every_state_can_be_left_and_every_event_happens() -> None:
         any(state not in targets for targets in TRANSITIONS[state].values()) for state in CallState if state != "ended"
     )
     assert {event for state, events in TRANSITIONS.items() if state != "ended" for event in events} == set(EVENTS)
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_the_times_of_a_call_go_on_evenly_when_the_clock_is_set(monkeypatch: pytest.MonkeyPatch, hours: int) -> None:
+    call = new_call(None)
+    real = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: real() + hours * 3_600_000_000_000)
+    times = [call.timings.received, *(call.unix_time() for _ in range(3))]
+    assert times == sorted(times)
+    assert times[-1] - times[0] < 600e9, "and not an hour"

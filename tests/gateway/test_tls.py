@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
@@ -13,6 +15,7 @@ from fairlead.v1 import inference_pb2, inference_pb2_grpc
 from gateway.config import GatewayConfig
 from serving.config import ConfigError
 from serving.rpc.tls import Certificate
+from tests.faults.load import request_for
 from tests.services import SECRET, Process, Stack, eventually
 
 CLIENT = """
@@ -88,6 +91,74 @@ def test_a_certificate_is_replaced_while_the_gateway_runs(stack: Stack, tmp_path
     assert gateway.logged("certificate renewed")
     with pytest.raises(grpc.RpcError):
         models(port, old)
+
+
+def authority(folder: Path) -> tuple[Path, Path]:
+    """An authority's certificate and key."""
+    folder.mkdir()
+    return issue(folder, "authority")
+
+
+def signed(folder: Path, ca: tuple[Path, Path]) -> tuple[bytes, bytes]:
+    """A certificate for localhost that the authority vouches for, and its key."""
+    folder.mkdir()
+    chain, key = folder / "tls.crt", folder / "tls.key"
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    by = ["-CA", str(ca[0]), "-CAkey", str(ca[1])]
+    command = ["openssl", "req", "-x509", *curve, *subject, *by, "-keyout", str(key), "-out", str(chain)]
+    subprocess.run(command, check=True, capture_output=True)
+    return chain.read_bytes(), key.read_bytes()
+
+
+def streamed(port: int, roots: bytes) -> int:
+    """The tokens of a call on a new connection."""
+    with grpc.secure_channel(
+        f"localhost:{port}", grpc.ssl_channel_credentials(roots), [("grpc.use_local_subchannel_pool", 1)]
+    ) as channel:
+        *_, last = inference_pb2_grpc.InferenceStub(channel).Generate(request_for("hello", 5), timeout=60)
+        return int(last.finished.usage.output_tokens)
+
+
+def test_no_call_fails_while_the_certificate_is_replaced_again_and_again(stack: Stack, tmp_path: Path) -> None:
+    ca = authority(tmp_path / "ca")
+    pairs = [signed(tmp_path / str(number), ca) for number in range(3)]
+    chain, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    chain.write_bytes(pairs[0][0])
+    key.write_bytes(pairs[0][1])
+    gateway, port = secure(stack, chain, key)
+    roots, done = ca[0].read_bytes(), threading.Event()
+
+    def call() -> int:
+        calls = 0
+        while not done.is_set() or not calls:
+            assert streamed(port, roots) == 5
+            calls += 1
+        return calls
+
+    with ThreadPoolExecutor(4) as callers:
+        calling = [callers.submit(call) for _ in range(4)]
+        try:
+            for turn in range(20):  # one file after the other: between the two they do not belong together
+                chain.write_bytes(pairs[turn % 3][0])
+                models(port, roots)
+                key.write_bytes(pairs[turn % 3][1])
+                models(port, roots)
+        finally:
+            done.set()
+        assert sum(each.result() for each in calling) >= 4
+    assert gateway.logged("certificate renewed")
+
+
+def test_files_that_cannot_be_used_are_logged_once_and_not_at_every_handshake(stack: Stack, tmp_path: Path) -> None:
+    chain, key = issue(tmp_path)
+    old = chain.read_bytes()
+    gateway, port = secure(stack, chain, key)
+    chain.write_text("no certificate")
+    for _ in range(5):
+        assert models(port, old) == 1
+    complaints = [line for line in gateway.lines() if "the new certificate cannot be used" in line["message"]]
+    assert len(complaints) == 1
 
 
 def test_files_that_do_not_belong_together(tmp_path: Path) -> None:
