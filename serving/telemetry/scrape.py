@@ -12,6 +12,7 @@ log = logging.getLogger(__name__)
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 REQUEST_SECONDS = 5.0
 MAX_REQUEST_BYTES = 16 * 1024
+MOST_CONNECTIONS = 32  # above it the oldest goes
 
 
 class ScrapeServer:
@@ -21,6 +22,7 @@ class ScrapeServer:
         self._listen = listen
         self._expose = expose
         self._server: asyncio.Server | None = None
+        self._open: dict[asyncio.StreamWriter, None] = {}  # the oldest first
 
     async def start(self) -> None:
         """Listen; raise ConfigError if that is not possible."""
@@ -43,6 +45,15 @@ class ScrapeServer:
             self._server.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open[writer] = None
+        if len(self._open) > MOST_CONNECTIONS:
+            next(iter(self._open)).transport.abort()
+        try:
+            await self._answer_one(reader, writer)
+        finally:
+            del self._open[writer]
+
+    async def _answer_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with (
             contextlib.closing(writer),
             contextlib.suppress(OSError, EOFError, TimeoutError, asyncio.LimitOverrunError),

@@ -12,6 +12,7 @@ from serving.config import ConfigError
 from serving.telemetry.exposition import metric_name
 from serving.telemetry.labels import OTHER, CappedLabel
 from serving.telemetry.metrics import Metrics
+from serving.telemetry.scrape import MOST_CONNECTIONS
 from tests.metrics import samples, scrape
 
 
@@ -104,6 +105,17 @@ async def test_nonsense_does_not_hurt(metrics: Metrics, request_bytes: bytes) ->
     with contextlib.suppress(ConnectionError):
         await ask(metrics, request_bytes)
     await read(metrics)
+
+
+async def test_of_too_many_connections_the_oldest_goes(metrics: Metrics) -> None:
+    idle = [await asyncio.open_connection("127.0.0.1", metrics.port) for _ in range(MOST_CONNECTIONS)]
+    await read(metrics)
+    with contextlib.suppress(ConnectionError):
+        assert await idle[0][0].read() == b""
+    idle[1][1].write(b"GET /metrics HTTP/1.1\r\n\r\n")
+    assert (await idle[1][0].read()).startswith(b"HTTP/1.1 200"), "another one stays"
+    for _, writer in idle:
+        writer.close()
 
 
 def test_a_unit_is_said_once() -> None:
