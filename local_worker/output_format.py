@@ -7,7 +7,7 @@ from itertools import takewhile
 
 from fairlead.errors import InvalidRequest, Unavailable
 from fairlead.output.events import Arguments, CallBegun, Reasoning
-from fairlead.output.parser import FORMATS, THINK, XML_FORMATS, OutputParser
+from fairlead.output.parser import FORMATS, THINK, OutputParser
 from fairlead.output.response_template import ResponseTemplate
 from fairlead.output.thinking import BEGIN, END
 from local_worker.argument_types import argument_types
@@ -80,7 +80,7 @@ def output_format(chat: Chat, tool_calls: str, reasoning: str, last_text: str, t
     `template` is the model's response template.
     """
     calls = tool_calls if chat.tools else ""
-    types = json.dumps(argument_types(chat.tools)) if chat.tools and (template or calls in XML_FORMATS) else ""
+    types = json.dumps(argument_types(chat.tools)) if chat.tools else ""
     if template:
         return OutputFormat(calls, reasoning, _is_in_reasoning(template, last_text), template, types)
     in_reasoning = bool(reasoning) and last_text.rstrip().endswith(BEGIN)

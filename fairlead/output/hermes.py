@@ -1,6 +1,7 @@
 """Calls as Hermes and Qwen write them: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, each by itself."""
 
 import re
+from collections.abc import Collection
 
 from fairlead.output.events import AnswerText
 from fairlead.output.json_call import json_call
@@ -10,11 +11,11 @@ BEGIN, END = "<tool_call>", "</tool_call>"
 _LEAD = re.compile(r"\s*")
 
 
-def hermes(source: Source) -> Grammar[None]:
+def hermes(source: Source, offered: Collection[str] | None) -> Grammar[None]:
     """Read text and calls. White space around a call belongs to it."""
     number = 0
     while marker := (yield from text_before(source, BEGIN)):
-        if not (yield from json_call(source, number, _LEAD)):
+        if not (yield from json_call(source, number, _LEAD, offered)):
             yield AnswerText(marker)
             continue
         number += 1

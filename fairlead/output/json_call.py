@@ -1,13 +1,16 @@
 """A tool call as a JSON object that begins with its name: `{"name": "weather", "arguments": {"city": "Paris"}}`.
 
 A call is told as soon as its name and the beginning of its arguments are there, and the arguments as they arrive.
-They are therefore passed on as the model writes them, complete or not. Anything else is no call and stays text.
+They are therefore passed on as the model writes them, complete or not. What is written otherwise may be a loose call.
 """
 
 import json
 import re
+from collections.abc import Collection
 
+from fairlead.output.brackets import Brackets
 from fairlead.output.events import Arguments, CallBegun
+from fairlead.output.loose_call import loose_call
 from fairlead.output.source import MOST_HEAD, Grammar, Source, skip_space
 
 STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
@@ -17,20 +20,20 @@ _HEAD = re.compile(
 )
 _FIRST_KEYS = ('"name"', '"type"', '"id"')
 _BEFORE_BRACKET = re.compile(rf'\{{(?:[^"{{}}\[\]]|{STRING})*', re.DOTALL)
-_IN_STRING = re.compile(r'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
-_IN_VALUE = re.compile(r"[\s,:+\-.0-9A-Za-z]*")  # what stands in JSON between strings and brackets
 _MARK = re.compile(r'"|\\.|[\x00-\x1f]', re.DOTALL)  # a quotation mark, an escape, a control character
-_CLOSING = {"{": "}", "[": "]"}
 
 
-def json_call(source: Source, number: int, lead: re.Pattern[str]) -> Grammar[bool]:
-    """Read a call after what `lead` matches, and return True; if there is no call, return False and read nothing."""
+def json_call(source: Source, number: int, lead: re.Pattern[str], offered: Collection[str] | None) -> Grammar[bool]:
+    """Read a call after what `lead` matches, and return True; if there is no call, return False and read nothing.
+
+    `offered` are the names of the tools, None if they are unknown.
+    """
     while (head := _head(source.held, lead)) is None:
         if source.is_ended:
             return False
         yield None
     if not head:
-        return False
+        return (yield from loose_call(source, number, lead, offered))
     name, size = head
     source.take(size)
     yield CallBegun(number, name)
@@ -69,7 +72,7 @@ def json_object(source: Source, number: int) -> Grammar[None]:
 
     Control characters in strings, such as the line breaks that models write there, are told as JSON wants them.
     """
-    brackets, strings = _Brackets(), _Strings()
+    brackets, strings = Brackets(), _Strings()
     while True:
         size, is_over = brackets.read(source.held)
         if source.is_ended and not is_over:
@@ -83,7 +86,7 @@ def json_object(source: Source, number: int) -> Grammar[None]:
 
 def _skip_object(source: Source) -> Grammar[None]:
     """Skip the rest of an object that has begun, or what of it is JSON."""
-    brackets = _Brackets("}")
+    brackets = Brackets("}")
     while True:
         size, is_over = brackets.read(source.held)
         source.take(len(source.held) if source.is_ended and not is_over else size)
@@ -107,35 +110,3 @@ class _Strings:
         if mark == '"':
             self._is_in_string = not self._is_in_string
         return json.dumps(mark)[1:-1] if mark < " " and self._is_in_string else mark
-
-
-class _Brackets:
-    """Finds the end of a JSON object or list, of which `closing` are the brackets that are still to come."""
-
-    def __init__(self, closing: str = "") -> None:
-        self._closing = list(closing)
-        self._is_in_string = False
-
-    def read(self, text: str) -> tuple[int, bool]:
-        """Return how many characters of `text` belong to the object, and whether it ends with them."""
-        at = 0
-        while True:
-            matched = (_IN_STRING if self._is_in_string else _IN_VALUE).match(text, at)
-            at = matched.end() if matched else at
-            if at == len(text) or (text[at] == "\\" and self._is_in_string):  # half of an escape
-                return at, False
-            if not self._accepts(text[at]):
-                return at, True
-            at += 1
-            if not self._closing:
-                return at, True
-
-    def _accepts(self, mark: str) -> bool:
-        """Follow a quotation mark or a bracket; return whether it may stand here."""
-        if mark == '"':
-            self._is_in_string = not self._is_in_string
-            return True
-        if mark in _CLOSING:
-            self._closing.append(_CLOSING[mark])
-            return True
-        return bool(self._closing) and mark == self._closing.pop()

@@ -15,7 +15,11 @@ from fairlead.output.thinking import thinking
 from fairlead.output.xml_call import GLM, QWEN_CODER, XmlSyntax, xml_calls
 
 # By the names that a worker has for the format of its model's calls. An unknown one is that of a newer worker.
-JSON_FORMATS: Mapping[str, Callable[[Source], Grammar[None]]] = {"hermes": hermes, "llama": llama, "mistral": mistral}
+JSON_FORMATS: Mapping[str, Callable[..., Grammar[None]]] = {
+    "hermes": hermes,
+    "llama": llama,
+    "mistral": mistral,
+}
 XML_FORMATS: Mapping[str, XmlSyntax] = {"qwen_coder": QWEN_CODER, "glm": GLM}
 FORMATS = (*JSON_FORMATS, *XML_FORMATS)
 THINK = "think"  # the only name for a format of reasoning
@@ -28,8 +32,8 @@ class OutputParser:
 
     `tool_calls` and `reasoning` name formats; what is not named, or unknown, is text. `in_reasoning` says that the
     output begins within the reasoning, because the prompt ends there. `response_template` is one of transformers as
-    JSON; if there is one, it decides instead of the named formats. `argument_types` are those of the arguments that
-    have bare texts.
+    JSON; if there is one, it decides instead of the named formats. `argument_types` are those of the tools' arguments,
+    by the names of all tools that were offered; without any, these names are unknown.
     """
 
     def __init__(
@@ -45,7 +49,9 @@ class OutputParser:
         if response_template:
             self._grammar = templated(source, _template(response_template), in_reasoning, types)
             return
-        answer = JSON_FORMATS.get(tool_calls, plain_text)
+        answer: Callable[[Source], Grammar[None]] = plain_text
+        if (calls := JSON_FORMATS.get(tool_calls)) is not None:
+            answer = partial(calls, offered=types or None)
         if (syntax := XML_FORMATS.get(tool_calls)) is not None:
             answer = partial(xml_calls, syntax=syntax, types=types)
         self._grammar = thinking(source, in_reasoning, answer) if reasoning == THINK else answer(source)

@@ -5,7 +5,7 @@ depends on the text alone, and not on how the text was cut when it arrived.
 """
 
 import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TypeVar
 
 from fairlead.output.events import AnswerText, Part, Reasoning
@@ -83,20 +83,27 @@ def plain_text(source: Source) -> Grammar[None]:
 
 
 def text_before(
-    source: Source, marker: str, kind: Callable[[str], AnswerText | Reasoning] = AnswerText
+    source: Source, *markers: str, kind: Callable[[str], AnswerText | Reasoning] = AnswerText
 ) -> Grammar[str]:
-    """Read text, as parts of `kind`, up to `marker` and the white space before it.
+    """Read text, as parts of `kind`, up to the first of `markers` and the white space before it.
 
     Return this white space with the marker; the empty string means that the output has ended without a marker.
     """
-    while (found := source.held.find(marker)) < 0 and not source.is_ended:
-        if cut := _before_space(source.held, len(source.held) - _begun(source.held, marker)):
+    while not (found := _first(source.held, markers)) and not source.is_ended:
+        begun = max(_begun(source.held, marker) for marker in markers)
+        if cut := _before_space(source.held, len(source.held) - begun):
             yield kind(source.take(cut))
         yield None
-    cut = len(source.held) if found < 0 else _before_space(source.held, found)
+    place, marker = found or (len(source.held), "")
+    cut = _before_space(source.held, place) if found else place
     if cut:
         yield kind(source.take(cut))
-    return "" if found < 0 else source.take(found - cut + len(marker))
+    return source.take(place - cut + len(marker)) if found else ""
+
+
+def _first(text: str, markers: Sequence[str]) -> tuple[int, str] | None:
+    """Return the place of the first of `markers` in `text`, and the marker."""
+    return min(((text.find(marker), marker) for marker in markers if marker in text), default=None)
 
 
 def expect(source: Source, pattern: Pattern) -> Grammar[re.Match[str] | None]:

@@ -76,7 +76,7 @@ def _calls(
 ) -> Grammar[int]:
     """Read a region of calls, and return their number."""
     region = _region(source, field)
-    if (yield from _arriving(source, field, opening, number)):
+    if (yield from _arriving(source, field, opening, number, types)):
         yield from _shown(region, None)
         return 1
     pieces: list[str] = []
@@ -97,13 +97,15 @@ def _calls(
     return len(calls)
 
 
-def _arriving(source: Source, field: TemplateField, opening: re.Match[str], number: int) -> Grammar[bool]:
+def _arriving(
+    source: Source, field: TemplateField, opening: re.Match[str], number: int, types: ArgumentTypes
+) -> Grammar[bool]:
     """Read one call in JSON as it arrives, and return True; return False, and read nothing, if it is no such call."""
     function = field.transform.get("function") if isinstance(field.transform, dict) else None
     if field.content != "json" or field.options or field.transforms_each:
         return False
     if function == _WHOLE_CALL:
-        return (yield from json_call(source, number, _SPACE))
+        return (yield from json_call(source, number, _SPACE, types))
     name = opening.groupdict().get("name")
     if function == _NAMED_CALL and name and (yield from skip_space(source)) == "{":
         yield CallBegun(number, name)
@@ -126,9 +128,11 @@ def _functions(value: Any, types: ArgumentTypes) -> Iterator[tuple[str, str]]:
     """Yield the names and arguments of a field's calls; texts become what the tool's schema has them be."""
     for call in value if isinstance(value, list) else [value]:
         function = call.get("function", call)
-        name, arguments = function["name"], function["arguments"]
+        name = function["name"]
         if not isinstance(name, str):
             raise TypeError(name)
+        arguments = function.get("arguments") if name in types else function["arguments"]
+        arguments = {} if arguments is None else arguments
         if isinstance(arguments, dict):
             known = types.get(name, {})
             arguments = {key: _typed(each, known.get(key, ())) for key, each in arguments.items()}

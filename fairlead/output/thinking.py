@@ -15,7 +15,7 @@ def thinking(source: Source, has_begun: bool, answer: Callable[[Source], Grammar
     """
     if has_begun or (yield from _begins(source)):
         yield from skip_space(source)
-        yield from text_before(source, END, Reasoning)
+        yield from text_before(source, END, kind=Reasoning)
         yield from skip_space(source)
     yield from answer(source)
 

@@ -4,7 +4,8 @@ Arguments are told as JSON. Those which can only be strings are told as they arr
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
 from fairlead.output.argument_types import ArgumentTypes, typed
@@ -26,6 +27,8 @@ class XmlSyntax(NamedTuple):
     key: Pattern
     end: Pattern
     closing: str  # follows the last argument
+    bare: str = ""  # begins a head that stands without `BEGIN`, as models write it now and then
+    bare_head: Pattern | None = None  # what follows it, up to the first argument or the end
 
 
 QWEN_CODER = XmlSyntax(
@@ -33,6 +36,8 @@ QWEN_CODER = XmlSyntax(
     Pattern(r"\s*<parameter=([^<>\n]+)>\n?"),
     Pattern(r"\n?</parameter>"),
     "</function>",
+    "<function=",
+    Pattern(r"([^<>\s]+)>(?=\s*<(?:parameter=|/function>))"),
 )
 GLM = XmlSyntax(
     Pattern(r"\s*([\w.\-]+)\s*(?=<arg_key>|</tool_call>)"),
@@ -45,8 +50,9 @@ GLM = XmlSyntax(
 def xml_calls(source: Source, syntax: XmlSyntax, types: ArgumentTypes) -> Grammar[None]:
     """Read text and calls. White space around a call belongs to it."""
     number = 0
-    while marker := (yield from text_before(source, BEGIN)):
-        head = yield from expect(source, syntax.head)
+    markers = [BEGIN, syntax.bare] if syntax.bare and types else [BEGIN]
+    while marker := (yield from text_before(source, *markers)):
+        head = yield from _head(source, marker, syntax, types)
         if head is None:
             yield AnswerText(marker)
             continue
@@ -57,6 +63,17 @@ def xml_calls(source: Source, syntax: XmlSyntax, types: ArgumentTypes) -> Gramma
             yield from skip_space(source)
             yield from skip(source, mark)
         yield from skip_space(source)
+
+
+def _head(source: Source, marker: str, syntax: XmlSyntax, offered: Container[str]) -> Grammar[re.Match[str] | None]:
+    """Read the head of a call after `marker`; read nothing and return None if it is none, or not of a tool."""
+    if syntax.bare_head is None or marker.endswith(BEGIN):
+        return (yield from expect(source, syntax.head))
+    head = yield from expect(source, syntax.bare_head)
+    if head is not None and head[1] not in offered:
+        source.held = head[0] + source.held
+        return None
+    return head
 
 
 def _arguments(source: Source, number: int, syntax: XmlSyntax, types: Mapping[str, Sequence[str]]) -> Grammar[None]:

@@ -73,12 +73,12 @@ def tokenizer(template: str, shipped: object = None) -> HuggingFaceTokenizer:
 @pytest.mark.parametrize(
     ("template", "answer"),
     [
-        (HERMES, OutputFormat("hermes")),
-        (LLAMA, OutputFormat("llama")),
-        (MISTRAL, OutputFormat("mistral")),
+        (HERMES, OutputFormat("hermes", argument_types=TYPES)),
+        (LLAMA, OutputFormat("llama", argument_types=TYPES)),
+        (MISTRAL, OutputFormat("mistral", argument_types=TYPES)),
         (CODER, OutputFormat("qwen_coder", argument_types=TYPES)),
         (GLM, OutputFormat("glm", argument_types=TYPES)),
-        (THINKING, OutputFormat("hermes", "think", in_reasoning=True)),
+        (THINKING, OutputFormat("hermes", "think", in_reasoning=True, argument_types=TYPES)),
     ],
 )
 def test_a_model_writes_calls_as_its_template_does(template: str, answer: OutputFormat) -> None:
@@ -113,7 +113,7 @@ def test_the_token_that_begins_mistrals_calls_is_text_and_other_special_ones_are
 
 def test_the_fake_engine_writes_calls_as_hermes() -> None:
     encoded = ByteTokenizer().encode_chat(ANSWERED)
-    assert encoded.output_format == OutputFormat("hermes")
+    assert encoded.output_format == OutputFormat("hermes", argument_types=TYPES)
     text = bytes(encoded.ids).decode()
     assert text.startswith('tool: {"name": "weather"')
     assert 'assistant: <tool_call>{"name": "weather", "arguments": {"city": "Paris"}}</tool_call>\n' in text
@@ -149,7 +149,7 @@ def test_special_tokens_of_a_response_template_are_text_unless_they_end_the_outp
 )
 def test_a_response_template_that_cannot_be_followed_is_left_out(wrong: object) -> None:
     answer = tokenizer(HERMES, wrong).encode_chat(ASKED).output_format
-    assert answer == OutputFormat("hermes")
+    assert answer == OutputFormat("hermes", argument_types=TYPES)
 
 
 @pytest.mark.parametrize(

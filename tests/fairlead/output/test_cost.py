@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 
+from fairlead.output.argument_types import ArgumentTypes
 from fairlead.output.parser import FORMATS, THINK, OutputParser
 from tests.fairlead.output.test_response_template import TEMPLATES
 
@@ -24,7 +25,15 @@ PIECES = (
     '<tool_call>{"name": "f", "arguments": {}}</tool_call>',
     "<tool_call><function=f><parameter=a></parameter></function></tool_call>",
 )
+LOOSE = (
+    '<tool_call>{"arguments": {}, "name": "f"}</tool_call>',
+    '<tool_call>{"arguments": {',
+    '{"name": "',
+    "<function=f>",
+    "<function=f><parameter=a></parameter></function>",
+)
 WHOLE = 1 << 20
+TOOLS: ArgumentTypes = {"f": {}}
 SIZES = {4: 500, WHOLE: 6_000}  # characters of the shorter output, by those that arrive together
 SPARE = 0.05  # seconds, for what else a machine does
 
@@ -41,10 +50,10 @@ def seconds(parser: OutputParser, text: str, together: int) -> float:
 @pytest.mark.parametrize("form", [*FORMATS, *TEMPLATES])
 @pytest.mark.parametrize("together", SIZES)
 def test_an_output_four_times_as_long(form: str, together: int) -> None:
-    for begin, piece in product(("", "<call f>"), PIECES):
+    for begin, piece in product(("", "<call f>"), PIECES if form in TEMPLATES else (*PIECES, *LOOSE)):
         short, long = (
             seconds(
-                OutputParser(form, THINK, False, None, TEMPLATES.get(form, "")),
+                OutputParser(form, THINK, False, TOOLS, TEMPLATES.get(form, "")),
                 begin + piece * (size // len(piece)),
                 together,
             )

@@ -54,6 +54,11 @@ GLM_HALF_A_PAIR = (
 FRAGMENTS = [
     *["<tool_call>", "</tool_call>", "[TOOL_CALLS]", "<think>", "</think>", "<tool_", "<", "[TOOL", "</"],
     *["{", "}", "[", "]", ",", ";", '"', "\\", ":", "\\u0041", '\\"', " ", "\n", "\n" * 40, "a", "1", "é", "{}"],
+    *['{"arguments": {"a": 1}, "name": "f"}', '{"name": "f"}', '{"name": "f", "arguments": null}', '{"name": "other"}'],
+    *[
+        '{"name": "f", "parameters": "{\\"a\\": 1}"}',
+        '{"type": "function", "function": {"name": "f", "arguments": "{}"}}',
+    ],
     *['{"name": "f", "arguments": ', '{"name":"f","parameters":{', '"name"', '{"type": "function", "name": "f", '],
     *[
         "<function=f>",
@@ -68,7 +73,7 @@ FRAGMENTS = [
     *["<arg_key>number</arg_key><arg_value>", "<arg_value>", "</arg_value>", "</arg_", "42"],
     *[CALL, f"<tool_call>{CALL}</tool_call>", f"[TOOL_CALLS][{CALL}, {CALL}]", '{"a": "}", "b": [1, {}]}', "x" * 500],
 ]
-TYPES = {"f": {"number": ["integer"]}, "weather": {"days": ["integer", "null"], "places": ["array"]}}
+TYPES = {"f": {"number": ["integer"]}, "weather": {"days": ["integer", "null"], "places": ["array"]}, "clock": {}}
 TEXTS = st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join)
 
 
@@ -119,7 +124,7 @@ def test_the_parts_do_not_depend_on_how_a_text_is_cut(
         ("hermes", f"I look.\n<tool_call>{CALL}</tool_call>\n<tool_call>{CALL}", [("text", "I look."), PARIS, PARIS]),
         ("hermes", f"<tool_call>{CALL}</tool_call>\nDone. ", [PARIS, ("text", "Done. ")]),
         ("hermes", "Tags like <tool_call> are text.", [("text", "Tags like <tool_call> are text.")]),
-        ("hermes", '<tool_call>{"name": "f"}</tool_call>', [("text", '<tool_call>{"name": "f"}</tool_call>')]),
+        ("hermes", '<tool_call>{"name": "g"}</tool_call>', [("text", '<tool_call>{"name": "g"}</tool_call>')]),
         ("hermes", '<tool_call>{"name": "f", "arguments": {"":1</tool_call>b', [("call", "f", '{"":1'), ("text", "b")]),
         ("hermes", '<tool_call>{"name": "f", "arguments": {"a": "</tool_call>', [("call", "f", '{"a": "</tool_call>')]),
         ("hermes", '<tool_call>{"name": "f", "arguments": {"a": "\\', [("call", "f", '{"a": "\\')]),
@@ -277,3 +282,41 @@ def test_a_call_may_need_so_much_before_its_arguments(spare: int) -> None:
     name = "n" * (MOST_HEAD + 1 - spare - len(head))
     text = head.replace('""', f'"{name}"') + "{}}"
     assert parsed([text], "llama").parts == ([("call", name, "{}")] if spare else [("text", text)])
+
+
+LOOSE = {
+    '{"arguments": {"city": "Paris"}, "name": "weather"}': '{"city": "Paris"}',
+    '{"parameters": {"city": "Paris"}, "id": "1", "name": "weather"}': '{"city": "Paris"}',
+    '{"name": "weather"}': "{}",
+    '{"name": "weather", "arguments": null}': "{}",
+    '{"name": "weather", "arguments": ""}': "{}",
+    '{"name": "weather", "arguments": "{\\"city\\": \\"Paris\\"}"}': '{"city": "Paris"}',
+    '{"type": "function", "function": {"name": "weather", "arguments": {"city": "Paris"}}}': '{"city": "Paris"}',
+    '{"function": "weather", "arguments": {"city": "Paris"}}': '{"city": "Paris"}',
+}
+WRAPPED = {"hermes": "<tool_call>\n{}\n</tool_call>", "llama": "{}", "mistral": "[TOOL_CALLS] [{}]"}
+
+
+@pytest.mark.parametrize("text", LOOSE)
+@pytest.mark.parametrize("name", WRAPPED)
+def test_calls_a_little_off_the_format_are_calls_of_tools_that_were_offered(name: str, text: str) -> None:
+    written = WRAPPED[name].replace("{}", text)
+    assert parsed([written], name).parts == [("call", "weather", LOOSE[text])]
+    assert parsed([*written], name).parts == [("call", "weather", LOOSE[text])]
+    other = written.replace("weather", "unknown")
+    assert parsed([*other], name).parts == parsed([other], name).parts == [("text", other)]
+
+
+@pytest.mark.parametrize(
+    "text", ["<function=weather>\n{}</function>\n</tool_call>", "<function=weather>\n{}</function>"]
+)
+def test_a_bare_function_is_a_call_of_a_tool_that_was_offered(text: str) -> None:
+    city = "<parameter=city>\nParis\n</parameter>\n"
+    for arguments, told in ((city, '{"city": "Paris"}'), ("", "{}")):
+        written = "I look.\n\n" + text.replace("{}", arguments)
+        expected = [("text", "I look."), ("call", "weather", told)]
+        assert parsed([written], "qwen_coder").parts == parsed([*written], "qwen_coder").parts == expected
+        other = written.replace("weather", "unknown")
+        assert ("text", other) in parsed([*other], "qwen_coder").parts
+    prose = "Write `<function=weather>` to call, or <function=NAME>."
+    assert parsed([*prose], "qwen_coder").parts == [("text", prose)]

@@ -13,8 +13,11 @@ CALL = re.compile(
     r"\s*(?=\{)",
     re.DOTALL,
 )
+LOOSE = r'\{\s*"(?:name|type|id|function|arguments|parameters)"'
+TOOLS = ("f", "weather", "clock")
 LEADS = {"hermes": r"\s*", "llama": r"[\s;]*", "mistral": r"[\s\[,]*"}
 XML_HEADS = {"qwen_coder": r"\s*<function=([^<>\s]+)>", "glm": r"\s*([\w.\-]+)\s*(?=<arg_key>|</tool_call>)"}
+BARE = r"([^<>\s]+)>(?=\s*<(?:parameter=|/function>))"
 XML_KEYS = {
     "qwen_coder": r"\s*<parameter=([^<>\n]+)>\n?",
     "glm": r"\s*<arg_key>\s*([^<>\s]+)\s*</arg_key>\s*<arg_value>",
@@ -69,10 +72,10 @@ def marked(text: str, kind: str, parts: list[tuple[str, ...]]) -> str:
 
 def elements(text: str, kind: str, parts: list[tuple[str, ...]]) -> str:
     """Take calls whose arguments are elements, and the text before each; return the text behind the last one."""
-    while "<tool_call>" in text:
-        before, marker, text = text.partition("<tool_call>")
-        head = re.match(XML_HEADS[kind], text[:HEAD])
-        if head is None:
+    while found := re.search("<tool_call>|<function=" if kind == "qwen_coder" else "<tool_call>", text):
+        before, marker, text = text[: found.start()], found[0], text[found.end() :]
+        head = re.match(XML_HEADS[kind] if marker == "<tool_call>" else BARE, text[:HEAD])
+        if head is None or (marker != "<tool_call>" and head[1] not in TOOLS):
             parts.append(("text", before + marker))
             continue
         text = text[head.end() :]
@@ -102,8 +105,15 @@ def calls_at(text: str, kind: str, parts: list[tuple[str, ...]], most: int | Non
         assert lead is not None
         call = CALL.match(text, lead.end())
         is_short = call is not None and call.end() <= HEAD and lead.end() <= HEAD
-        if call is None or not is_short or number == most:
+        if number == most:
             return text
+        if call is None or not is_short:
+            loose = loose_at(text, lead.end()) if lead.end() <= HEAD else None
+            if loose is None:
+                return text
+            parts.append(loose[0])
+            text = text[loose[1] :].lstrip()
+            continue
         end = balanced(text, call.end(), [])
         parts.append(("call", call[1], escaped(text[call.end() : end])))
         text = text[end:].lstrip()
@@ -113,6 +123,26 @@ def calls_at(text: str, kind: str, parts: list[tuple[str, ...]], most: int | Non
             text = text[balanced(text, 0, ["}"]) :]
         text = text.lstrip()
     raise AssertionError
+
+
+def loose_at(text: str, begin: int) -> tuple[tuple[str, str, str], int] | None:
+    """Return the call of a tool at `begin` that is written otherwise, and where it ends."""
+    if re.match(LOOSE, text[begin:]) is None:
+        return None
+    end = balanced(text, begin, [])
+    try:
+        value = json.loads(text[begin:end])
+        function = value["function"] if isinstance(value.get("function"), dict) else value
+        name = function["name"] if "name" in function else function["function"]
+        arguments = function["arguments"] if "arguments" in function else function.get("parameters")
+        if isinstance(arguments, str):
+            arguments = json.loads(arguments) if arguments.strip() else None
+    except (ValueError, KeyError):
+        return None
+    arguments = {} if arguments is None else arguments
+    if not isinstance(name, str) or name not in TOOLS or not isinstance(arguments, dict):
+        return None
+    return ("call", name, json.dumps(arguments, ensure_ascii=False)), end
 
 
 def escaped(arguments: str) -> str:
