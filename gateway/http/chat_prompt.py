@@ -80,7 +80,7 @@ class Message(msgspec.Struct):
 
     def text(self, place: str) -> str:
         """Return the message's text; raises InvalidRequest for what is not text."""
-        return text_of(self.content, f"{place}.content")
+        return text_of(self.content, f"{place}.content", ("text", "refusal"))
 
 
 def chat_prompt(

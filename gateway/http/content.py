@@ -13,6 +13,7 @@ class Part(msgspec.Struct):
 
     type: str
     text: str | None = None
+    refusal: str | None = None
     tool_name: str | None = None  # of a tool_reference, which a search for tools has found
 
 
@@ -32,7 +33,7 @@ def text_of(content: Content, place: str, types: tuple[str, ...] = ("text",)) ->
             raise InvalidRequest(
                 f"only parts of type {expected} are supported, got {part.type[:32]!r}", f"{place}[{index}].type"
             )
-    return "\n".join(part.text or part.tool_name or "" for part in content)
+    return "\n".join(part.text or part.refusal or part.tool_name or "" for part in content)
 
 
 def result_text(content: Any, place: str, types: tuple[str, ...] = ("text",)) -> str:

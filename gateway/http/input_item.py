@@ -15,8 +15,9 @@ from gateway.http.response_tools import full_name
 from gateway.http.tools import custom_arguments
 
 ITEMS = ("message", "reasoning", "function_call", "custom_tool_call", "local_shell_call", "web_search_call")
-TEXTS = ("input_text", "output_text", "text")
+TEXTS = ("input_text", "output_text", "text", "refusal")
 OF_CALLERS = ("function_call", "custom_tool_call")  # calls of tools that callers define
+SEARCHED = "tool_search_output"
 CALL, OUTPUT = "_call", "_output"
 PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fco"}  # of ids; others have the type's
 
@@ -39,6 +40,7 @@ class InputItem(msgspec.Struct, omit_defaults=True):
     input: Any = None  # of a custom tool
     action: Any = None  # of a shell or a computer
     output: Any = None
+    tools: Any = None  # that a search for tools has found
 
     @property
     def kind(self) -> str:
@@ -47,8 +49,10 @@ class InputItem(msgspec.Struct, omit_defaults=True):
 
     @property
     def is_left_out(self) -> bool:
-        """Whether the item is a call that OpenAI's servers have made."""
-        return self.kind.endswith(CALL) and self.kind not in OF_CALLERS and not self.call_id
+        """Whether the item is about a tool that OpenAI's servers have run."""
+        kind = self.kind
+        is_call = kind.endswith(CALL) and kind not in OF_CALLERS
+        return kind.startswith("mcp_") or ((is_call or kind == SEARCHED) and not self.call_id)
 
     def add_to(self, messages: MutableSequence[common_pb2.ChatMessage], place: str) -> None:
         """Append what the item says to `messages`; a call joins the message of the assistant before it.
@@ -67,8 +71,9 @@ class InputItem(msgspec.Struct, omit_defaults=True):
             if not messages or messages[-1].role != "assistant":
                 messages.append(common_pb2.ChatMessage(role="assistant"))
             messages[-1].tool_calls.append(self._as_call(place))
-        elif kind.endswith(CALL + OUTPUT):
-            content = result_text(self.output, f"{place}.output", TEXTS)
+        elif kind.endswith(CALL + OUTPUT) or kind == SEARCHED:
+            result = arguments_text(self.tools) if kind == SEARCHED else self.output
+            content = result_text(result, f"{place}.output", TEXTS)
             messages.append(common_pb2.ChatMessage(role="tool", content=content, tool_call_id=self.call_id or self.id))
         else:
             raise InvalidRequest(f"must be one of {', '.join(ITEMS)}, got {kind[:32]!r}", f"{place}.type")
@@ -85,7 +90,7 @@ class InputItem(msgspec.Struct, omit_defaults=True):
         fields = {"role": self.role, "content": self._parts()} if kind == "message" else msgspec.to_builtins(self)
         if kind == "function_call":
             fields["arguments"] = arguments_text(self.arguments)
-        elif kind.endswith(OUTPUT):
+        elif kind.endswith(CALL + OUTPUT):
             fields["output"] = result_text(self.output, "output", TEXTS)
         described = {**fields, "id": item_id, "type": kind, "status": "completed"}
         return stored_item(described)

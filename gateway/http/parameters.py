@@ -27,7 +27,6 @@ class Unsupported(ConstrainedRequest, kw_only=True):
     function_call: Any = None
     modalities: Any = None
     audio: Any = None
-    web_search_options: Any = None
     chat_template: Any = None
     documents: Any = None
     moderation: Any = None
@@ -81,6 +80,7 @@ class Parameters(Unsupported, kw_only=True):
     logit_bias: dict[Natural, float] | None = None
     reasoning_effort: Level | None = None
     verbosity: Level | None = None
+    web_search_options: Any = None  # a tool of OpenAI's servers, left out as those among `tools` are
 
     @property
     def includes_usage(self) -> bool:
@@ -94,7 +94,8 @@ class Parameters(Unsupported, kw_only=True):
 
     def wishes(self) -> list[Wish]:
         """Return what the body wishes for."""
-        return [*effort("reasoning_effort", self.reasoning_effort), *verbosity("verbosity", self.verbosity)]
+        wishes = [*effort("reasoning_effort", self.reasoning_effort), *verbosity("verbosity", self.verbosity)]
+        return wishes if self.web_search_options is None else [*wishes, Wish("web_search_options")]
 
     def left_out(self, granted: Collection[str]) -> list[str]:
         """See ParsedRequest."""

@@ -79,6 +79,12 @@ CODEX = {
         {"type": "local_shell_call", "call_id": "c2", "action": {"type": "exec", "command": ["ls"]}},
         {"type": "local_shell_call_output", "id": "c2", "output": "a.txt"},
         {"type": "function_call", "call_id": "c3", "namespace": "mcp__git", "name": "log", "arguments": "{}"},
+        {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "x", "tools": []},
+        {"type": "tool_search_call", "call_id": None, "execution": "server", "arguments": {}},
+        {"type": "tool_search_output", "call_id": None, "execution": "server", "tools": [{"type": "function"}]},
+        {"type": "tool_search_call", "call_id": "c4", "execution": "client", "arguments": {"query": "x"}},
+        {"type": "tool_search_output", "call_id": "c4", "execution": "client", "tools": [{"type": "function"}]},
+        {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
         {"type": "function_call_output", "call_id": "c3", "output": [{"type": "input_text", "text": "none"}]},
     ],
     "tools": [
@@ -110,6 +116,7 @@ CHATS = {
     "max_tokens": 32000,
     "reasoning_effort": "medium",
     "verbosity": "low",
+    "web_search_options": {},
     "store": True,
     "prediction": {"type": "content", "content": "x"},
     "service_tier": "flex",
@@ -126,9 +133,9 @@ IN_CLAUDE_CODE = (
 )
 IN_CODEX = (
     "reasoning.effort, text.verbosity, truncation, tools[2].tools[1], tools[3], tools[4], tools[5], tools[6], "
-    "input[3], client_metadata"
+    "input[3], input[9], input[10], input[11], client_metadata"
 )
-IN_CHATS = "reasoning_effort, verbosity, tools[0], store, prediction, service_tier, ?"
+IN_CHATS = "reasoning_effort, verbosity, web_search_options, tools[0], store, prediction, service_tier, ?"
 
 
 def ignored(answer: Answer) -> str:

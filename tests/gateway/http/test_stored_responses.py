@@ -94,7 +94,7 @@ def test_what_is_not_found_is_told_in_the_apis_words(http: HttpClient) -> None:
     assert continued.error["param"] == "previous_response_id"
     assert continued.error["message"].endswith(f"Previous response with id '{unstored['id']}' not found.")
     assert len(get(http, "x" * 5000).error["message"]) < 200
-    for method, path, status in (("POST", "resp_1", 405), ("GET", "resp_1/input_items", 404), ("GET", "", 404)):
+    for method, path, status in (("POST", "resp_1", 405), ("GET", "resp_1/input_items", 404), ("GET", "", 405)):
         assert http.request(method, f"{RESPONSES}/{path}", b"", {}).status == status
 
 
