@@ -4,8 +4,8 @@ import statistics
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from http.client import HTTPConnection
 from typing import Any
 
@@ -18,6 +18,7 @@ from serving.rpc.channel import MAX_REQUEST_BYTES
 from tests.attacks.large_bodies import BODIES, SPARE
 from tests.attacks.report import Memory, Report
 from tests.attacks.sizes import Sizes
+from tests.attacks.test_fuzz import end_of
 from tests.gateway.http.http_client import HttpClient
 from tests.services import Process, Stack
 
@@ -26,7 +27,7 @@ MOST_MESSAGE = 30  # times that of a message with a text, which is a copy of byt
 GROWTH = 150  # MiB
 TEXT = "a text"
 STEP_SECONDS = 0.01  # of the model: a call of 20 tokens takes 0.2 s
-LOOPED = ("tool calls of a message", "metadata", "token ids")  # the dearest before they were bounded
+LOOPED = ("tool calls of a message", "metadata", "prompt.chat.tools")  # the dearest before they were bounded
 
 
 @pytest.fixture(scope="module")
@@ -115,19 +116,13 @@ def test_a_message_costs_a_bounded_multiple_of_a_text(gateway: Process) -> None:
 
 
 @contextmanager
-def looping(http: HttpClient, name: str) -> Iterator[Counter[str]]:
-    """Send a body in a loop on one connection."""
-    path, body = BODIES[name]
+def looping(send: Callable[[], str]) -> Iterator[Counter[str]]:
+    """Send in a loop, and count how it ends."""
     ends, is_over = Counter[str](), threading.Event()
 
     def attack() -> None:
-        connection = HTTPConnection("127.0.0.1", http.port, timeout=60)
         while not is_over.is_set():
-            connection.request("POST", path, body)
-            response = connection.getresponse()
-            response.read()
-            ends[str(response.status)] += 1
-        connection.close()
+            ends[send()] += 1
 
     thread = threading.Thread(target=attack)
     thread.start()
@@ -136,6 +131,25 @@ def looping(http: HttpClient, name: str) -> Iterator[Counter[str]]:
     finally:
         is_over.set()
         thread.join()
+
+
+def body_sender(connection: HTTPConnection, name: str) -> Callable[[], str]:
+    """Return a function that sends a body, and returns the status with which it is refused."""
+    path, body = BODIES[name]
+
+    def send() -> str:
+        connection.request("POST", path, body)
+        response = connection.getresponse()
+        response.read()
+        return str(response.status)
+
+    return send
+
+
+def message_sender(channel: grpc.Channel, name: str) -> Callable[[], str]:
+    """Return a function that sends a message, and returns the status with which it is refused."""
+    data, generate = message(WAYS[name]), channel.unary_stream("/fairlead.v1.Inference/Generate")
+    return lambda: end_of(generate(data, timeout=60))
 
 
 def median(http: HttpClient, calls: int) -> float:
@@ -150,11 +164,15 @@ def median(http: HttpClient, calls: int) -> float:
 
 def test_honest_calls_beside_a_loop(gateway: Process, http: HttpClient, sizes: Sizes, report: Report) -> None:
     """How long calls take is reported, not asserted: machines are shared."""
-    for name in BODIES if sizes.honest > Sizes().honest else LOOPED:
-        memory = Memory(gateway=gateway)
-        alone = median(http, sizes.honest)
-        with looping(http, name) as ends:
-            beside = median(http, sizes.honest)
-        figure = f"an honest call takes {beside / alone:.2f} times its {alone:.2f} s alone"
-        report.add(f"bodies of 4 MiB in a loop: {name}; {figure}", ends, memory)
-        assert ends.keys() == {"400"}
+    names = [*BODIES, *WAYS] if sizes.honest > Sizes().honest else LOOPED
+    connection = HTTPConnection("127.0.0.1", http.port, timeout=60)
+    with closing(connection), grpc.insecure_channel(gateway.address) as channel:
+        for name in names:
+            send = body_sender(connection, name) if name in BODIES else message_sender(channel, name)
+            memory = Memory(gateway=gateway)
+            alone = median(http, sizes.honest)
+            with looping(send) as ends:
+                beside = median(http, sizes.honest)
+            figure = f"an honest call takes {beside / alone:.2f} times its {alone:.2f} s alone"
+            report.add(f"bodies of 4 MiB in a loop: {name}; {figure}", ends, memory)
+            assert ends.keys() <= {"400", "INVALID_ARGUMENT"}
