@@ -22,14 +22,14 @@ WORKER: dict[str, object] = {
     "served_name": "tiny",
     "kv_tokens": 2**20,
     "block_tokens": 256,
-    "fake_step_seconds": 0.005,
 }
 
 
 class Cluster:
     """The processes, and the gateway's log of calls."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, step_seconds: float = 0.005) -> None:
+        self._step_seconds = step_seconds
         self.stack = Stack(folder)
         for name in ("a", "b"):
             self._start_worker(name)
@@ -89,7 +89,8 @@ class Cluster:
         self._start_worker(name)
 
     def _start_worker(self, name: str) -> None:
-        self.stack.workers[name] = self.stack.start("tests.agents", name=name, scheduler=self.stack.addresses, **WORKER)
+        settings = {**WORKER, "name": name, "scheduler": self.stack.addresses, "fake_step_seconds": self._step_seconds}
+        self.stack.workers[name] = self.stack.start("tests.agents", **settings)
 
 
 @contextmanager

@@ -13,3 +13,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path_factory.mktemp("cluster"))
     yield cluster
     cluster.stack.close()
+
+
+@pytest.fixture(scope="module")
+def quick_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The same, whose workers compute without a pause; tests leave them alive."""
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"), step_seconds=0.0)
+    yield cluster
+    cluster.stack.close()

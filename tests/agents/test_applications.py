@@ -103,14 +103,16 @@ COMMANDS = {
 }
 
 
+def copying(folder: Path, number: int) -> str:
+    """Return the task to copy file `number`, which this makes."""
+    source, target = (str(folder / f"{word}-{number}.txt") for word in ("low", "high"))
+    Path(source).write_text(f"high water: tide{number}\n")
+    return task(("read_file", {"path": source}), ("write_file", {"path": target, "content": "$FOUND"}), LAST)
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_applications_do_their_tasks(cluster: Cluster, tmp_path: Path, name: str) -> None:
-    command, before, tasks = COMMANDS[name](tmp_path), len(cluster.calls()), []
-    for number in (1, 2):
-        source, target = (str(tmp_path / f"{word}-{number}.txt") for word in ("low", "high"))
-        Path(source).write_text(f"high water: tide{number}\n")
-        steps = (("read_file", {"path": source}), ("write_file", {"path": target, "content": "$FOUND"}))
-        tasks.append(task(*steps, LAST))
+    command, before, tasks = COMMANDS[name](tmp_path), len(cluster.calls()), [copying(tmp_path, n) for n in (1, 2)]
     cluster.fill()
     with running([*command, cluster.url, *tasks], tmp_path, {"HOME": str(tmp_path)}):
         cluster.make_room()

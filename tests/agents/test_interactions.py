@@ -14,6 +14,8 @@ from tests.gateway.http.http_client import CHAT, MESSAGES, RESPONSES, Answer, Ht
 from tests.services import SECRET
 from throttler.core.interaction_tokens import InteractionKey, TokenSigner
 
+pytestmark = pytest.mark.e2e
+
 STEPS = (("look", {"place": "$FOUND"}), ("look", {"place": "quay"}), "high water")
 SCHEMA: dict[str, Any] = {"type": "object"}
 Turns = list[dict[str, Any]]
@@ -93,44 +95,44 @@ def counted(answer: Answer, key: str = KEY) -> Counted:
     return Counted(found.id, claim.stage)
 
 
-def test_a_task_is_one_interaction(cluster: Cluster, api: Api) -> None:
+def test_a_task_is_one_interaction(quick_cluster: Cluster, api: Api) -> None:
     turns: Turns = [{"role": "user", "content": task(*STEPS)}]
-    answers = [ask(cluster, api, turns)]
+    answers = [ask(quick_cluster, api, turns)]
     for _ in STEPS[1:]:
         turns += api.results(answers[-1].json)
-        answers.append(ask(cluster, api, turns))
+        answers.append(ask(quick_cluster, api, turns))
     assert b"high water" in answers[-1].body
     name = counted(answers[0]).interaction
     assert [counted(answer) for answer in answers] == [(name, 1), (name, 2), (name, 3)]
-    another = ask(cluster, api, turns[:1])
+    another = ask(quick_cluster, api, turns[:1])
     assert counted(another).interaction != name, "a task of its own"
 
 
-def test_what_is_left_of_a_conversation_continues_it(cluster: Cluster, api: Api) -> None:
+def test_what_is_left_of_a_conversation_continues_it(quick_cluster: Cluster, api: Api) -> None:
     turns: Turns = [{"role": "user", "content": task(*STEPS)}]
-    first = ask(cluster, api, turns)
-    later = ask(cluster, api, turns + api.results(first.json))
-    shortened = ask(cluster, api, turns + api.results(later.json))
+    first = ask(quick_cluster, api, turns)
+    later = ask(quick_cluster, api, turns + api.results(first.json))
+    shortened = ask(quick_cluster, api, turns + api.results(later.json))
     assert counted(shortened) == (counted(first).interaction, 3)
 
 
-def test_ids_count_for_the_client_that_got_them(cluster: Cluster, api: Api) -> None:
+def test_ids_count_for_the_client_that_got_them(quick_cluster: Cluster, api: Api) -> None:
     turns: Turns = [{"role": "user", "content": task(*STEPS)}]
-    first = ask(cluster, api, turns)
+    first = ask(quick_cluster, api, turns)
     turns += api.results(first.json)
-    assert counted(ask(cluster, api, turns, "other"), "other").interaction != counted(first).interaction
+    assert counted(ask(quick_cluster, api, turns, "other"), "other").interaction != counted(first).interaction
     forged = json.loads(re.sub(r'id": "\w{9}"', 'id": "012345678"', json.dumps(turns)))
     assert forged != turns
-    assert counted(ask(cluster, api, forged)).calls == 1
+    assert counted(ask(quick_cluster, api, forged)).calls == 1
 
 
-def test_a_session_that_is_named_counts_first(cluster: Cluster, api: Api) -> None:
+def test_a_session_that_is_named_counts_first(quick_cluster: Cluster, api: Api) -> None:
     turns: Turns = [{"role": "user", "content": task(*STEPS)}]
-    turns += api.results(ask(cluster, api, turns).json)
-    assert counted(ask(cluster, api, turns, **{"x-session-id": api.path})) == (api.path, 1)
-    assert counted(ask(cluster, api, turns, **{HEADER: f"chosen {api.path}"})) == (f"chosen {api.path}", 1)
+    turns += api.results(ask(quick_cluster, api, turns).json)
+    assert counted(ask(quick_cluster, api, turns, **{"x-session-id": api.path})) == (api.path, 1)
+    assert counted(ask(quick_cluster, api, turns, **{HEADER: f"chosen {api.path}"})) == (f"chosen {api.path}", 1)
 
 
-def test_a_call_without_tools_is_in_no_interaction(cluster: Cluster) -> None:
+def test_a_call_without_tools_is_in_no_interaction(quick_cluster: Cluster) -> None:
     body = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 1}
-    assert HEADER not in HttpClient(cluster.port).post(CHAT, body, authorization=f"Bearer {KEY}").headers
+    assert HEADER not in HttpClient(quick_cluster.port).post(CHAT, body, authorization=f"Bearer {KEY}").headers
