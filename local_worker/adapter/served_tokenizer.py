@@ -28,7 +28,7 @@ def load_tokenizer(path: str) -> ServedTokenizer:
     """Read the tokenizer of a folder or hub id; raise ConfigError if it cannot be read."""
     try:
         return ServedTokenizer.load(path)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # the library raises whatever its files lead to
         raise ConfigError(f"tokenizer: {path}: {error}") from error
 
 
@@ -45,6 +45,6 @@ def unpack_tokenizer(archive: bytes) -> ServedTokenizer:
                     raise EngineAway(f"the engine's tokenizer has more than {MOST_BYTES} bytes")
                 for entry in entries:
                     (Path(folder) / PurePosixPath(entry.filename).name).write_bytes(files.read(entry))
-        except (zipfile.BadZipFile, zlib.error) as error:
+        except (zipfile.BadZipFile, zlib.error, OSError, ValueError, RuntimeError) as error:  # also what is encrypted
             raise EngineAway(f"the engine's tokenizer cannot be unpacked: {error}") from error
         return load_tokenizer(folder)
