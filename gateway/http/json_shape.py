@@ -17,7 +17,7 @@ _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
 def check_shape(text: bytes, field: str = "", depth: int = MAX_DEPTH) -> None:
-    """Raise InvalidRequest, which names `field`, if `text` holds too much or is nested deeper than `depth`.
+    """Raise InvalidRequest, which names `field`, or the body, if `text` holds too much or is nested deeper than `depth`.
 
     A text that is no JSON passes, or is refused for what it would hold.
     """
@@ -34,9 +34,14 @@ def check_shape(text: bytes, field: str = "", depth: int = MAX_DEPTH) -> None:
     _check(between.count(b",") + 1, MAX_ELEMENTS, "elements of lists and objects", field)
     deepest = max(accumulate(map(_STEPS.__getitem__, between.translate(None, _OTHERS))), default=0)
     if deepest > depth:
-        raise InvalidRequest(f"nested too deeply: to a depth of {deepest}, at most {depth}", field)
+        raise InvalidRequest(f"{_subject(field)}is nested too deeply: to a depth of {deepest}, at most {depth}", field)
 
 
 def _check(count: int, most: int, what: str, field: str) -> None:
     if count > most:
-        raise InvalidRequest(f"at most {most} {what}, got {count}", field)
+        raise InvalidRequest(f"{_subject(field)}must hold at most {most} {what}, got {count}", field)
+
+
+def _subject(field: str) -> str:
+    """Return what a message is about where no field stands before it."""
+    return "" if field else "the body "
