@@ -17,7 +17,7 @@ _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
 def check_shape(text: bytes, field: str = "", depth: int = MAX_DEPTH) -> None:
-    """Raise InvalidRequest, which names `field`, or the body, if `text` holds too much or is nested deeper than `depth`.
+    """Raise InvalidRequest, which names `field` or the body, if `text` holds too much or is deeper than `depth`.
 
     A text that is no JSON passes, or is refused for what it would hold.
     """
