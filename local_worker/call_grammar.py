@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from fairlead.errors import InvalidRequest
 from local_worker.json_options import json_options
+from local_worker.plain_schema import plain
 from local_worker.prompt import Chat, OutputFormat
 from local_worker.xml_call_grammar import XML_SYNTAXES, xml_call
 
@@ -83,7 +84,7 @@ def _rules(chat: Chat, answer: OutputFormat, syntax: CallSyntax, marker_token: i
             yield from xml_call(f"call_{number}", tool, is_strict, elements)
             continue
         schema = _arguments(tool["parameters"], is_strict)
-        arguments = json.dumps({**schema, "x-guidance": dict(json_options())})
+        arguments = json.dumps({**plain(schema), "x-guidance": dict(json_options())})
         yield f'call_{number}: {json.dumps(head)} %json {arguments} "}}"'
 
 

@@ -6,6 +6,7 @@ They do not bound everything, so all of this happens in a Sandbox.
 """
 
 import json
+import re
 from collections import OrderedDict
 from collections.abc import Callable
 from textwrap import shorten
@@ -14,7 +15,7 @@ from weakref import WeakValueDictionary
 
 from fairlead.errors import InvalidRequest
 from local_worker.json_options import json_options
-from local_worker.schema_size import check_schema
+from local_worker.plain_schema import check_schema, plain
 from serving.constraint import Constraint
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ LIMITS: dict[str, Any] = {
     "step_max_items": 10_000,  # less than 1 ms
     "verbose_errors": False,
 }
+NOT_HERE = re.compile(r"Resource ('[^']*') is not present in a registry")
 DEAD_ENDS = ("NoExtension", "NoExtensionBias")  # the library's words for it
 
 
@@ -137,7 +139,7 @@ def _source(constraint: Constraint) -> str:
         case "json_schema", [text]:
             schema = json.loads(text)
             check_schema(schema)
-            return _of_schema(schema)
+            return _of_schema(plain(schema) if isinstance(schema, dict) else schema)
         case "regex", [text]:
             return LLMatcher.grammar_from_regex(text)
         case "choice", texts:
@@ -159,4 +161,10 @@ def _of_schema(schema: Any) -> str:
 
 
 def _reason(error: str) -> str:
+    if found := NOT_HERE.search(error):
+        error = f"{found[1]} is not present in the schema; references to other documents are not followed"
+    if "Enable 'coerce_one_of' option" in error:  # an option that no caller can set
+        error = (
+            "oneOf: a value could be valid under several of its schemas, which cannot be excluded; anyOf is supported"
+        )
     return shorten(error.removesuffix("<non-verbose/>"), LONGEST_REASON, placeholder=" ...")

@@ -342,7 +342,7 @@ def test_a_mask_excludes_tokens_that_it_does_not_have_and_no_tokens_of_other_row
         (Constraint("json_schema", ('{"type":"array","uniqueItems":true}',)), "uniqueItems"),
         (Constraint("json_schema", ('{"not":{},"x-guidance":{"lenient":true}}',)), "not"),
         (Constraint("json_schema", ("false",)), "got False"),
-        (Constraint("json_schema", ('{"$ref":"http://127.0.0.1/schema"}',)), "not present in a registry"),
+        (Constraint("json_schema", ('{"$ref":"http://127.0.0.1/schema"}',)), "is not present in the schema"),
         (Constraint("regex", ("(",)), "unclosed group"),
         (Constraint("grammar", ("start: missing",)), "unknown name"),
         (Constraint("grammar", (" ".join(f'"{number}"' for number in range(9000)),)), "."),

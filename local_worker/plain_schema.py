@@ -1,0 +1,85 @@
+"""JSON schemas in the form that llguidance reads, and what of them takes more time than their bytes suggest.
+
+The library refuses keywords that it does not know, also where they say nothing. These are left out: a format that is
+unknown is an annotation (JSON Schema 2020-12, Validation, section 7.2.3).
+"""
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any
+
+MOST_PATTERNS = 100  # of one object: their time grows with the fourth power
+MOST_COMBINATIONS = 1000  # of alternatives that hold at once
+FORMATS = frozenset(("date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"))
+MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")  # of schemas by name
+LISTS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
+ONE = ("items", "additionalProperties", "additionalItems", "contains", "not", "if", "then", "else", "propertyNames")
+# Values with which a keyword allows everything.
+IDLE: dict[str, tuple[Any, ...]] = {
+    "uniqueItems": (False,),
+    "propertyNames": (True, {}, {"type": "string"}),
+    "unevaluatedProperties": (True, {}),
+    "unevaluatedItems": (True, {}),
+    "dependencies": ({},),
+    "dependentRequired": ({},),
+    "dependentSchemas": ({},),
+}
+ANNOTATIONS = frozenset(("$comment", "description", "title"))
+
+
+def plain(schema: Any) -> Any:
+    """Return `schema` without keywords that say nothing; a schema that refuses everything is False."""
+    if not isinstance(schema, dict):
+        return schema
+    kept = {key: _inner(key, value) for key, value in schema.items() if not _is_idle(key, value)}
+    if kept.get("not", False) in (True, {}) and kept.keys() <= {"not", *ANNOTATIONS}:
+        return False
+    return kept
+
+
+def _inner(key: str, value: Any) -> Any:
+    if key in MAPS and isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
+    if key in LISTS and isinstance(value, list):
+        return [plain(each) for each in value]
+    return plain(value) if key in ONE else value
+
+
+def _is_idle(key: str, value: Any) -> bool:
+    if key == "format":
+        return isinstance(value, str) and value not in FORMATS
+    return any(value is idle or (isinstance(idle, dict) and value == idle) for idle in IDLE.get(key, ()))
+
+
+def check_schema(schema: Any) -> None:
+    """Raise ValueError, which names the keyword, the limit and the value, for a schema with too much of a part."""
+    for part in _parts(schema):
+        patterns = part.get("patternProperties")
+        if isinstance(patterns, dict) and len(patterns) > MOST_PATTERNS:
+            raise ValueError(f"patternProperties: at most {MOST_PATTERNS} of one object, got {len(patterns)}")
+        combined = prod(_alternatives(part))
+        if combined > MOST_COMBINATIONS:
+            raise ValueError(
+                f"allOf: at most {MOST_COMBINATIONS} combinations of the alternatives in its schemas, got {combined}"
+            )
+
+
+def _parts(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield the objects that `schema` consists of, at any depth."""
+    waiting = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            yield part
+            waiting += part.values()
+        elif isinstance(part, list):
+            waiting += part
+
+
+def _alternatives(schema: dict[str, Any]) -> Iterator[int]:
+    """Yield the numbers of alternatives among which a value of `schema` takes one each."""
+    every = schema.get("allOf")
+    for part in [schema, *(every if isinstance(every, list) else ())]:
+        for key in ("anyOf", "oneOf"):
+            if isinstance(part, dict) and isinstance(part.get(key), list):
+                yield max(1, len(part[key]))
