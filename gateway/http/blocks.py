@@ -9,14 +9,13 @@ from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
 from gateway.counts import MAX_MESSAGES, MAX_TOOLS, check_count
 from gateway.http.chat_prompt import arguments_text
-from gateway.http.content import result_text
+from gateway.http.content import media_in, result_text
 
 EXPECTED = {
     "user": "'text' and 'tool_result'",
     "assistant": "'text', 'tool_use' and 'thinking'",
     "system": "'text'",
 }
-RESULTS = ("text", "tool_reference")  # parts of the result of a tool
 
 
 class Block(msgspec.Struct):
@@ -32,8 +31,8 @@ class Block(msgspec.Struct):
 
     @property
     def is_left_out(self) -> bool:
-        """Whether the block is a call, or the result, of a tool that Anthropic's servers have run."""
-        return self.type.endswith(("_tool_use", "_tool_result"))
+        """Whether the block is a call, the result or a file of a tool that Anthropic's servers have run."""
+        return self.type.endswith(("_tool_use", "_tool_result")) or self.type in ("container_upload", "fallback")
 
 
 class MessageBlocks(msgspec.Struct):
@@ -42,10 +41,13 @@ class MessageBlocks(msgspec.Struct):
     role: Literal["user", "assistant", "system"]
     content: str | Annotated[list[Block], msgspec.Meta(max_length=MAX_MESSAGES)] | None
 
-    def left_out(self) -> Iterator[int]:
-        """Yield the numbers of the blocks that are left out."""
-        blocks = self.content if isinstance(self.content, list) else ()
-        return (index for index, block in enumerate(blocks) if block.is_left_out)
+    def left_out(self, place: str) -> Iterator[str]:
+        """Yield the blocks that are left out, and the parts of results, below `place`."""
+        for index, block in enumerate(self.content if isinstance(self.content, list) else ()):
+            if block.type == "tool_result":
+                yield from (f"{place}[{index}].content[{part}]" for part in media_in(block.content))
+            elif block.is_left_out:
+                yield f"{place}[{index}]"
 
     def as_messages(self, place: str) -> Iterator[common_pb2.ChatMessage]:
         """Yield the results of tools, and then what is said, which is left out if there are only results.
@@ -65,11 +67,13 @@ class MessageBlocks(msgspec.Struct):
                 case "assistant", "tool_use":
                     arguments = arguments_text(block.input)
                     calls.append(common_pb2.ToolCall(id=block.id, name=block.name, arguments=arguments))
+                case "assistant", "compaction":
+                    texts.append(result_text(block.content))
                 case "assistant", "thinking" | "redacted_thinking":
                     pass
                 case "user", "tool_result":
                     results += 1
-                    content = result_text(block.content, f"{place}[{index}].content", RESULTS)
+                    content = result_text(block.content)
                     yield common_pb2.ChatMessage(role="tool", content=content, tool_call_id=block.tool_use_id)
                 case _ if block.is_left_out:
                     pass

@@ -79,7 +79,12 @@ class ChatCompletionRequest(Parameters, kw_only=True):
 
     def left_out(self, granted: Collection[str]) -> list[str]:
         """See ParsedRequest."""
-        return [*super().left_out(granted), *left_out_tools(self.tools)]
+        parts = [
+            f"messages[{number}].content[{index}]"
+            for number, message in enumerate(self.messages)
+            for index in message.left_out_parts
+        ]
+        return [*super().left_out(granted), *left_out_tools(self.tools), *parts]
 
     @property
     def _choice(self) -> common_pb2.ToolChoice:

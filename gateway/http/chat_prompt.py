@@ -1,6 +1,6 @@
 """Chats of OpenAI's API as prompts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -10,7 +10,7 @@ from fairlead.prompt import as_template_kwargs
 from fairlead.v1 import common_pb2
 from gateway.chat_template import MAX_BYTES, MAX_DEPTH
 from gateway.counts import MAX_TOOL_CALLS, check_count
-from gateway.http.content import Content, text_of
+from gateway.http.content import Content, media_in, result_text, text_of
 from gateway.http.json_shape import check_shape
 from gateway.http.tools import custom_arguments
 from gateway.http.wishes import Wish, ask
@@ -78,8 +78,15 @@ class Message(msgspec.Struct):
             tool_call_id=self.tool_call_id,
         )
 
+    @property
+    def left_out_parts(self) -> Iterator[int]:
+        """The numbers of the parts of a tool's result of which the model is told no more than the type."""
+        return media_in(msgspec.to_builtins(self.content)) if self.role == "tool" else iter(())
+
     def text(self, place: str) -> str:
-        """Return the message's text; raises InvalidRequest for what is not text."""
+        """Return the message's text; raises InvalidRequest for what is not text, but in the result of a tool."""
+        if self.role == "tool":
+            return result_text(msgspec.to_builtins(self.content))
         return text_of(self.content, f"{place}.content", ("text", "refusal"))
 
 

@@ -1,5 +1,6 @@
 """The content of a message: a text, or parts of which only texts are understood."""
 
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -14,9 +15,14 @@ class Part(msgspec.Struct):
     type: str
     text: str | None = None
     refusal: str | None = None
-    tool_name: str | None = None  # of a tool_reference, which a search for tools has found
 
 
+# Parts that this server cannot read.
+MEDIA = (
+    *("image", "image_url", "input_image", "computer_screenshot"),
+    *("audio", "input_audio", "video", "video_url"),
+    *("document", "file", "input_file"),
+)
 Content = str | Annotated[list[Part], msgspec.Meta(max_length=MAX_MESSAGES)] | None
 
 
@@ -33,12 +39,50 @@ def text_of(content: Content, place: str, types: tuple[str, ...] = ("text",)) ->
             raise InvalidRequest(
                 f"only parts of type {expected} are supported, got {part.type[:32]!r}", f"{place}[{index}].type"
             )
-    return "\n".join(part.text or part.refusal or part.tool_name or "" for part in content)
+    return "\n".join(part.text or part.refusal or "" for part in content)
 
 
-def result_text(content: Any, place: str, types: tuple[str, ...] = ("text",)) -> str:
-    """Return the result of a tool as text: what is neither a text nor parts, as JSON. Raises as `text_of`."""
-    try:
-        return text_of(msgspec.convert(content, Content), place, types)
-    except msgspec.ValidationError:
+def result_text(content: Any) -> str:
+    """Return the result of a tool as text: what is neither a text nor has one, as JSON, and media by their types.
+
+    A program cannot take back what its tool has answered, so that nothing in it is refused.
+    """
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = content if isinstance(content, list) else [content]
+    if not parts or not all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in parts):
         return msgspec.json.encode(content).decode()
+    return "\n".join(_part_text(part) for part in parts)
+
+
+def media_in(content: Any) -> Iterator[int]:
+    """Yield the numbers of the parts of a tool's result of which the model is told no more than the type."""
+    parts = content if isinstance(content, list) else [content]
+    return (index for index, part in enumerate(parts) if isinstance(part, dict) and _is_medium(part))
+
+
+def _is_medium(part: Mapping[str, Any]) -> bool:
+    return part.get("type") in MEDIA and _text_in(part) is None
+
+
+def _part_text(part: Mapping[str, Any]) -> str:
+    text = f"[{part['type']}]" if _is_medium(part) else _text_in(part)
+    return msgspec.json.encode(part).decode() if text is None else text
+
+
+def _text_in(part: Mapping[str, Any]) -> str | None:
+    """Return the text of a part, of the source of a document, or of the parts of what a search has found."""
+    match part:
+        case {"type": "refusal", "refusal": str(text)}:
+            return text
+        case {"type": "tool_reference", "tool_name": str(text)}:
+            return text
+        case {"text": str(text)}:
+            return text
+        case {"source": {"type": "text", "data": str(text)}}:
+            return text
+        case {"content": [*inner]} | {"source": {"content": [*inner]}} if inner:
+            texts = [each["text"] for each in inner if isinstance(each, dict) and isinstance(each.get("text"), str)]
+            titles = [part[name] for name in ("title", "source") if isinstance(part.get(name), str)]
+            return "\n".join([*titles, *texts]) if len(texts) == len(inner) else None
+    return None

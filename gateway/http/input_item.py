@@ -1,6 +1,6 @@
 """The items that say what a response continues: those of its request, and those of a conversation."""
 
-from collections.abc import Mapping, MutableSequence, Sequence
+from collections.abc import Iterator, Mapping, MutableSequence, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -10,23 +10,23 @@ from fairlead.v1 import common_pb2
 from gateway.call import new_id
 from gateway.core.stored_conversation import StoredItem
 from gateway.http.chat_prompt import ROLES, arguments_text
-from gateway.http.content import Content, result_text, text_of
+from gateway.http.content import MEDIA, Content, Part, media_in, result_text, text_of
 from gateway.http.response_tools import full_name
 from gateway.http.tools import custom_arguments
 
-ITEMS = ("message", "reasoning", "function_call", "custom_tool_call", "local_shell_call", "web_search_call")
 TEXTS = ("input_text", "output_text", "text", "refusal")
+COMPACTED = ("compaction", "compaction_summary", "context_compaction")  # conversations that OpenAI alone can read
+SAID = (*TEXTS, *MEDIA, *COMPACTED, "item_reference")  # what says something that the model would miss
 OF_CALLERS = ("function_call", "custom_tool_call")  # calls of tools that callers define
-SEARCHED = "tool_search_output"
-CALL, OUTPUT = "_call", "_output"
+CALL, OUTPUT = "_call", "_output"  # ends of types
 PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fco"}  # of ids; others have the type's
 
 
 class InputItem(msgspec.Struct, omit_defaults=True):
     """One item of an input or a conversation; its type determines which fields count.
 
-    A type that ends with `_call` is a call, and one that ends with `_call_output` its result. A call without a
-    `call_id` was made by OpenAI's servers, and has no result that could be told.
+    A type that ends with `_call` is a call, and one that ends with `_output` its result. A call without a
+    `call_id` was made by OpenAI's servers, and has no result that could be told; items of other types are theirs, too.
     """
 
     type: str | None = None
@@ -39,8 +39,9 @@ class InputItem(msgspec.Struct, omit_defaults=True):
     arguments: Any = None
     input: Any = None  # of a custom tool
     action: Any = None  # of a shell or a computer
+    operation: Any = None  # of a patch
     output: Any = None
-    tools: Any = None  # that a search for tools has found
+    tools: Any = None  # that a search has found
 
     @property
     def kind(self) -> str:
@@ -49,15 +50,26 @@ class InputItem(msgspec.Struct, omit_defaults=True):
 
     @property
     def is_left_out(self) -> bool:
-        """Whether the item is about a tool that OpenAI's servers have run."""
+        """Whether the item is what OpenAI's servers have made: a call, its result, or one of an unknown type."""
         kind = self.kind
-        is_call = kind.endswith(CALL) and kind not in OF_CALLERS
-        return kind.startswith("mcp_") or ((is_call or kind == SEARCHED) and not self.call_id)
+        if kind in ("message", "reasoning", *OF_CALLERS) or kind.endswith(CALL + OUTPUT) or self._is_unknown_message:
+            return False
+        return not (kind.endswith((CALL, OUTPUT)) and self.call_id)
+
+    @property
+    def left_out_parts(self) -> Iterator[int]:
+        """The numbers of the parts of a result of which the model is told no more than the type."""
+        return media_in(self.output) if self.kind.endswith(OUTPUT) and not self.is_left_out else iter(())
+
+    @property
+    def _is_unknown_message(self) -> bool:
+        """Whether the item says something, but is neither a message nor made by a tool."""
+        return not self.kind.endswith((CALL, OUTPUT)) and (self.content is not None or self.kind in SAID)
 
     def add_to(self, messages: MutableSequence[common_pb2.ChatMessage], place: str) -> None:
         """Append what the item says to `messages`; a call joins the message of the assistant before it.
 
-        Earlier reasoning is ignored. Raises InvalidRequest for items of other types, and for what is not text.
+        Earlier reasoning is ignored. Raises InvalidRequest for messages of other types, and for what is not text.
         """
         kind = self.kind
         if kind == "reasoning" or self.is_left_out:
@@ -71,12 +83,11 @@ class InputItem(msgspec.Struct, omit_defaults=True):
             if not messages or messages[-1].role != "assistant":
                 messages.append(common_pb2.ChatMessage(role="assistant"))
             messages[-1].tool_calls.append(self._as_call(place))
-        elif kind.endswith(CALL + OUTPUT) or kind == SEARCHED:
-            result = arguments_text(self.tools) if kind == SEARCHED else self.output
-            content = result_text(result, f"{place}.output", TEXTS)
+        elif kind.endswith(OUTPUT):
+            content = self._result()
             messages.append(common_pb2.ChatMessage(role="tool", content=content, tool_call_id=self.call_id or self.id))
         else:
-            raise InvalidRequest(f"must be one of {', '.join(ITEMS)}, got {kind[:32]!r}", f"{place}.type")
+            raise InvalidRequest(f"must be message, or a type without content, got {kind[:32]!r}", f"{place}.type")
 
     def stored(self) -> StoredItem | None:
         """Return the item as a conversation has it, with an id of its own; None for what is ignored.
@@ -90,8 +101,8 @@ class InputItem(msgspec.Struct, omit_defaults=True):
         fields = {"role": self.role, "content": self._parts()} if kind == "message" else msgspec.to_builtins(self)
         if kind == "function_call":
             fields["arguments"] = arguments_text(self.arguments)
-        elif kind.endswith(CALL + OUTPUT):
-            fields["output"] = result_text(self.output, "output", TEXTS)
+        elif kind.endswith(OUTPUT):
+            fields["output"] = self._result()
         described = {**fields, "id": item_id, "type": kind, "status": "completed"}
         return stored_item(described)
 
@@ -106,13 +117,15 @@ class InputItem(msgspec.Struct, omit_defaults=True):
                 pass
             case kind:
                 name = name or kind.removesuffix(CALL)
-                arguments = arguments or arguments_text(self.action or self.input)
+                arguments = arguments or arguments_text(self.action or self.operation or self.input)
         return common_pb2.ToolCall(id=self.call_id, name=full_name(self.namespace or "", name), arguments=arguments)
 
+    def _result(self) -> str:
+        return result_text(self.tools if self.output is None else self.output)
+
     def _parts(self) -> list[dict[str, Any]]:
-        if self.content is None:
-            return []
-        texts = [self.content] if isinstance(self.content, str) else [part.text or "" for part in self.content]
+        parts = [Part("text", self.content)] if isinstance(self.content, str) else self.content or ()
+        texts = [part.text or part.refusal or "" for part in parts]
         if self.role == "assistant":
             return [{"type": "output_text", "text": text, "annotations": [], "logprobs": []} for text in texts]
         return [{"type": "input_text", "text": text} for text in texts]

@@ -29,14 +29,7 @@ class UnsupportedByMessages(Sampling, kw_only=True):
 
     container: Any = None
     compaction: Any = None
-    inference_geo: Any = None
     thread: Any = None
-
-
-# Values that ask for nothing but what is done anyway.
-HARMLESS: dict[str, tuple[Any, ...]] = {
-    "inference_geo": ("global",),
-}
 
 
 class SchemaToObey(msgspec.Struct, tag="json_schema", tag_field="type"):
@@ -124,9 +117,7 @@ class Conversation(UnsupportedByMessages, kw_only=True):
     def left_out(self, granted: Collection[str]) -> list[str]:
         """See ParsedRequest."""
         blocks = [
-            f"messages[{number}].content[{index}]"
-            for number, turn in enumerate(self.messages)
-            for index in turn.left_out()
+            block for number, turn in enumerate(self.messages) for block in turn.left_out(f"messages[{number}].content")
         ]
         return [*without_effect(self.wishes(), granted), *left_out_tools(self.tools), *blocks]
 
@@ -194,12 +185,12 @@ _CONVERSATION = msgspec.json.Decoder(Conversation)
 def messages(body: bytes) -> MessagesRequest:
     """See Api."""
     asked = decode(_DECODER, body)
-    check_supported(asked, UnsupportedByMessages, HARMLESS)
+    check_supported(asked, UnsupportedByMessages, {})
     return asked
 
 
 def conversation(body: bytes) -> Conversation:
     """Return what the model is to see, of a body that asks for nothing else; raises InvalidRequest."""
     asked = decode(_CONVERSATION, body)
-    check_supported(asked, UnsupportedByMessages, HARMLESS)
+    check_supported(asked, UnsupportedByMessages, {})
     return asked

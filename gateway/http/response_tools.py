@@ -8,6 +8,7 @@ import msgspec
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
 from gateway.counts import MAX_TOOLS, check_count
+from gateway.http.allowed_tools import CHOICE, tools_allowed
 from gateway.http.tools import FunctionDefinition, TextRule, as_tool, custom_tool, tool_choice
 
 
@@ -75,9 +76,13 @@ class ResponseTools:
             case {"type": "function" | "custom", "name": str(name)} if name:
                 namespace = asked.get("namespace")
                 asked = {"type": "function", "name": self._full(namespace if isinstance(namespace, str) else "", name)}
-            case {"type": str(kind)} if kind not in ("function", "custom", "allowed_tools"):
+            case {"type": str(kind)} if kind not in ("function", "custom", CHOICE):
                 raise InvalidRequest(f"there is no tool of type {kind[:32]!r} here that could be called", "tool_choice")
         return tool_choice(asked, parallel)
+
+    def allowed(self, choice: Any) -> Sequence[common_pb2.Tool]:
+        """Return the tools that the prompt offers to the model; raises InvalidRequest."""
+        return tools_allowed(self.offered, choice, lambda tool: self._full(tool.namespace or "", tool.called))
 
     def _add(self, tools: Sequence[ResponseTool], place: str, namespace: str) -> None:
         for index, tool in enumerate(tools):

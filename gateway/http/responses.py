@@ -76,7 +76,7 @@ class ResponseToGenerate:
         """See ParsedRequest. Instructions are those of this request alone."""
         request, tools = self._request, self._tools
         choice = tools.choice(request.tool_choice, request.parallel_tool_calls)
-        chat = common_pb2.Chat(tools=() if request.tool_choice == "none" else tools.offered, tool_choice=choice)
+        chat = common_pb2.Chat(tools=tools.allowed(request.tool_choice), tool_choice=choice)
         if request.instructions:
             chat.messages.add(role="system", content=request.instructions)
         self._append_history(chat)

@@ -107,7 +107,8 @@ class ResponsesRequest(UnsupportedByResponses, kw_only=True):
         """Return the known fields that have no effect; see ParsedRequest. `tools` are those of `known_tools`."""
         items = self.input if isinstance(self.input, list) else []
         calls = [f"input[{index}]" for index, item in enumerate(items) if item.is_left_out]
-        return [*without_effect(self.wishes(), granted), *tools.left_out, *calls]
+        parts = [f"input[{index}].output[{part}]" for index, item in enumerate(items) for part in item.left_out_parts]
+        return [*without_effect(self.wishes(), granted), *tools.left_out, *calls, *parts]
 
     def known_tools(self) -> ResponseTools:
         """Return the tools by the names by which the model knows them."""

@@ -8,6 +8,7 @@ import msgspec
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
 from gateway.counts import MAX_TOOLS, check_count
+from gateway.http.allowed_tools import allowed_tools, tools_allowed
 from serving.tool_arguments import arguments_object
 
 RUN_BY_CALLERS = ("function", "custom")
@@ -56,13 +57,13 @@ class ToolDefinition(msgspec.Struct):
 
 
 def tools_to_offer(tools: Sequence[ToolDefinition] | None, choice: Any) -> list[common_pb2.Tool]:
-    """Return the tools that the prompt offers to the model: none if the caller chooses none.
+    """Return the tools that the prompt offers to the model: those that `choice` allows.
 
-    Raises InvalidRequest for a tool without its definition.
+    Raises InvalidRequest for a tool without its definition, and for a choice of tools that are not there.
     """
     check_count(len(tools or ()), MAX_TOOLS, "tools", "tools")
     offered = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(tools or ()) if tool.type in RUN_BY_CALLERS]
-    return [] if choice == "none" else offered
+    return list(tools_allowed(offered, choice, lambda tool: tool.called))
 
 
 def left_out_tools(tools: Sequence[ToolDefinition] | None) -> list[str]:
@@ -78,7 +79,8 @@ def custom_names(tools: Sequence[ToolDefinition] | None) -> frozenset[str]:
 def tool_choice(choice: Any, parallel: bool | None) -> common_pb2.ToolChoice:
     """Return which calls the model has to make, at most one unless they may be `parallel`; raise InvalidRequest."""
     single = parallel is False
-    match choice:
+    allowed = allowed_tools(choice)
+    match choice if allowed is None else allowed.mode:
         case None | "auto" | "none":
             return common_pb2.ToolChoice(single=single)
         case "required":

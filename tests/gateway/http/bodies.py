@@ -11,7 +11,6 @@ from hypothesis.strategies import SearchStrategy
 from gateway.http.chat_completions import ChatCompletionRequest
 from gateway.http.completions import HARMLESS_TOOLS, CompletionRequest, UnsupportedByCompletions
 from gateway.http.conversation_endpoints import ConversationRequest, ConversationUpdate, ItemsRequest
-from gateway.http.messages import HARMLESS as HARMLESS_MESSAGES
 from gateway.http.messages import Conversation, MessagesRequest, UnsupportedByMessages
 from gateway.http.parameters import HARMLESS, Unsupported
 from gateway.http.responses_request import HARMLESS as HARMLESS_RESPONSES
@@ -103,6 +102,8 @@ CHOICES = st.sampled_from(
         {"type": "custom", "name": "f"},
         {"type": "tool", "name": "f", "disable_parallel_tool_use": None},
         {"type": "web_search"},
+        {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]},
+        {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": []}},
     ]
 )
 LEVELS = st.sampled_from(["none", "low", "medium", "high", "xhigh"]) | WORDS | ANYTHING
@@ -123,7 +124,14 @@ TYPES_OF_ITEMS = [
     "local_shell_call",
     "local_shell_call_output",
     "web_search_call",
+    "tool_search_call",
+    "tool_search_output",
+    "apply_patch_call",
+    "mcp_list_tools",
+    "mcp_approval_response",
+    "compaction",
     "_call",
+    "_output",
     "item_reference",
 ]
 CALL_ITEMS = st.fixed_dictionaries(
@@ -201,7 +209,7 @@ UNSUPPORTED = {
     name: st.sampled_from([None, *harmless.get(name, ())])
     for kind, harmless in (
         (UnsupportedByTokenize, HARMLESS_TOKENIZE),
-        (UnsupportedByMessages, HARMLESS_MESSAGES),
+        (UnsupportedByMessages, {}),
         (UnsupportedByResponses, HARMLESS_RESPONSES),
         (Unsupported, HARMLESS),
         (UnsupportedByCompletions, HARMLESS_TOOLS),

@@ -293,3 +293,142 @@ def test_a_limit_above_the_context_can_be_refused(stack: Stack) -> None:
         assert answer.status == 400
         assert f"{name}: " in answer.json["error"]["message"]
         assert http.post(path, {**body, name: 1}).status == 200
+
+
+SERVERS = [
+    {"type": "mcp_list_tools", "id": "m", "server_label": "s", "tools": [{"name": "a"}]},
+    {"type": "mcp_call", "id": "m", "server_label": "s", "name": "a", "arguments": "{}", "output": "x"},
+    {"type": "mcp_approval_request", "id": "m", "server_label": "s", "name": "a", "arguments": "{}"},
+    {"type": "mcp_approval_response", "approval_request_id": "m", "approve": True},
+    {"type": "image_generation_call", "id": "i", "result": "aGk=", "status": "completed"},
+    {"type": "file_search_call", "id": "f", "queries": ["x"], "results": None},
+    {"type": "code_interpreter_call", "id": "c", "code": "1", "container_id": "x", "outputs": []},
+    {"type": "tool_search_call", "id": "t", "call_id": None, "execution": "server", "arguments": {}},
+    {"type": "tool_search_output", "id": "t", "call_id": None, "execution": "server", "tools": []},
+    {"type": "something_of_next_year", "id": "s"},
+]
+PATCH = {"type": "update_file", "path": "a", "diff": "d"}
+IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,aGk="}
+CALLERS: list[tuple[dict[str, Any], dict[str, Any], str]] = [  # a call, its result, and what the model is told of it
+    ({"type": "tool_search_call", "arguments": {"q": 1}}, {"type": "tool_search_output", "tools": []}, "[]"),
+    (
+        {"type": "tool_search_call", "arguments": {"q": 1}},
+        {"type": "tool_search_output", "tools": [{"type": "function", "name": "f"}]},
+        '{"type":"function","name":"f"}',
+    ),
+    ({"type": "apply_patch_call", "operation": PATCH}, {"type": "apply_patch_call_output", "output": "ok"}, "ok"),
+    (
+        {"type": "shell_call", "action": {"commands": ["ls"]}},
+        {"type": "shell_call_output", "output": [{"stdout": "a", "outcome": {"type": "exit"}}]},
+        '[{"stdout":"a","outcome":{"type":"exit"}}]',
+    ),
+    (
+        {"type": "computer_call", "action": {"type": "screenshot"}},
+        {"type": "computer_call_output", "output": {"type": "computer_screenshot", "image_url": "data:..."}},
+        "[computer_screenshot]",
+    ),
+    ({"type": "next_call"}, {"type": "next_call_output", "output": {"a": [1]}}, '{"a":[1]}'),
+    ({"type": "function_call", "name": "f"}, {"type": "function_call_output", "output": [IMAGE]}, "[input_image]"),
+]
+
+
+def length(http: HttpClient, items: list[Any], **fields: Any) -> int:
+    answer = http.post(RESPONSES, {"input": items, "max_output_tokens": 2, **fields})
+    assert answer.status == 200, answer.body
+    return int(answer.json["usage"]["input_tokens"])
+
+
+@pytest.mark.parametrize("item", SERVERS, ids=lambda item: item["type"])
+def test_what_the_servers_of_others_have_made_is_left_out(http: HttpClient, item: dict[str, Any]) -> None:
+    assert ignored(http.post(RESPONSES, {"input": [*HELLO, item], "max_output_tokens": 2})) == "input[1]"
+    assert length(http, [*HELLO, item]) == length(http, HELLO)
+
+
+@pytest.mark.parametrize(("call", "result", "told"), CALLERS)
+def test_what_a_tool_of_the_caller_has_answered_reaches_the_model(
+    http: HttpClient, call: dict[str, Any], result: dict[str, Any], told: str
+) -> None:
+    items = [*HELLO, {"call_id": "c", **call}, {"call_id": "c", **result}]
+    plain = {"type": "function_call_output", "call_id": "c", "output": told}
+    assert length(http, items) == length(http, [*items[:-1], plain])
+    assert length(http, items, tools=[{"type": "function", "name": "f"}]) > length(http, items[:-1])
+
+
+DOCUMENT = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "wet"}, "title": "w"}
+FOUND = {"type": "search_result", "source": "u", "title": "t", "content": [{"type": "text", "text": "wet"}]}
+RESULTS: list[tuple[Any, str, str]] = [
+    ([{"type": "text", "text": "wet"}], "wet", ""),
+    ([DOCUMENT], "wet", ""),
+    ([FOUND], "t\nu\nwet", ""),
+    ([{"type": "tool_reference", "tool_name": "wet"}], "wet", ""),
+    ([{"type": "next", "value": 1}], '{"type":"next","value":1}', ""),
+    ([{"type": "image", "source": {"type": "base64", "data": "aGk="}}], "[image]", "[0]"),
+    (
+        [{"type": "text", "text": "a"}, {"type": "document", "source": {"type": "url", "url": "u"}}],
+        "a\n[document]",
+        "[1]",
+    ),
+    ({"a": 1}, '{"a":1}', ""),
+    ([], "[]", ""),
+]
+
+
+@pytest.mark.parametrize(("content", "told", "left_out"), RESULTS)
+def test_any_result_of_a_tool_reaches_the_model(http: HttpClient, content: Any, told: str, left_out: str) -> None:
+    """A program cannot take back what its tool has answered: a 400 would come at each later turn, too."""
+
+    def asked(result: Any) -> Answer:
+        block = {"type": "tool_result", "tool_use_id": "c", "content": result}
+        call = {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]}
+        messages = [*HELLO, call, {"role": "user", "content": [block]}]
+        return http.post(MESSAGES, {"messages": messages, "max_tokens": 2})
+
+    assert ignored(asked(content)) == (f"messages[2].content[0].content{left_out}" if left_out else "")
+    assert asked(content).json["usage"] == asked(told).json["usage"]
+
+
+def test_the_result_of_a_tool_in_a_chat_may_be_an_image(http: HttpClient) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    result = {"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "seen"}, image]}
+    answer = http.chat(messages=[*HELLO, {"role": "assistant", "tool_calls": [call]}, result])
+    assert ignored(answer) == "messages[2].content[1]"
+
+
+FUNCTIONS = [{"name": name, "parameters": {"type": "object"}} for name in ("f", "g")]
+TOOLS_OF: dict[str, list[Any]] = {
+    CHAT: [{"type": "function", "function": function} for function in FUNCTIONS],
+    RESPONSES: [{"type": "function", **function} for function in FUNCTIONS],
+}
+
+
+def allowing(path: str, mode: str, *names: str) -> dict[str, Any]:
+    """Return the choice of those tools, as each API writes it."""
+    if path == RESPONSES:
+        listed = [{"type": "function", "name": name} for name in names]
+        return {"type": "allowed_tools", "mode": mode, "tools": [*listed, {"type": "image_generation"}]}
+    named = [{"type": "function", "function": {"name": name}} for name in names]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": named}}
+
+
+@pytest.mark.parametrize("path", [CHAT, RESPONSES])
+def test_some_of_the_tools_may_be_called(http: HttpClient, path: str) -> None:
+    asked = {CHAT: "messages", RESPONSES: "input"}[path]
+    body = {asked: HELLO, "tools": TOOLS_OF[path], "temperature": 0}
+
+    def tokens(choice: Any, tools: list[Any]) -> int:
+        usage = http.post(path, {**body, "tools": tools, "tool_choice": choice}).json["usage"]
+        return int(usage.get("input_tokens") or usage["prompt_tokens"])
+
+    assert tokens(allowing(path, "auto", "g"), TOOLS_OF[path]) == tokens("auto", TOOLS_OF[path][1:])
+    forced = http.post(path, {**body, "tool_choice": allowing(path, "required", "g")})
+    assert b'"name":"g"' in forced.body.replace(b'"name": "g"', b'"name":"g"')
+    for wrong in (allowing(path, "auto", "h"), allowing(path, "perhaps", "f"), {"type": "allowed_tools"}):
+        refused = http.post(path, {**body, "tool_choice": wrong})
+        assert (refused.status, refused.json["error"]["param"]) == (400, "tool_choice")
+    assert http.post(path, {**body, "tool_choice": allowing(path, "required")}).status == 400
+
+
+def test_a_place_is_a_wish(http: HttpClient) -> None:
+    answer = http.post(MESSAGES, {"messages": HELLO, "max_tokens": 2, "inference_geo": "us"})
+    assert ignored(answer) == "inference_geo"

@@ -119,9 +119,9 @@ def test_the_sdk_requires_calls(shared: tuple[Process, HttpClient]) -> None:
     [
         ({"tools": []}, "tool_choice", "there are no tools"),
         ({"tool_choice": {"type": "function", "function": {"name": "other"}}}, "tool_choice", "got 'other'"),
-        ({"tool_choice": {"type": "allowed_tools", "mode": "auto"}}, "tool_choice", "allowed_tools"),
-        ({"tool_choice": "perhaps"}, "tool_choice", "'perhaps'"),
-        ({"response_format": {"type": "json_object"}}, "response_format", "an output has one constraint"),
+        ({"tool_choice": {"type": "allowed_tools", "mode": "auto"}}, "tool_choice", "`tools`"),
+        ({"tool_choice": "perhaps"}, "tool_choice", '"perhaps"'),
+        ({"structured_outputs": {"regex": "a"}}, "structured_outputs.regex", "an output has one constraint"),
         ({"ignore_eos": True}, "tools", "ignore_eos"),
         ({"tools": [{"type": "function", "function": {"name": "a", "parameters": {"not": {}}}}]}, "tools", "not"),
     ],
