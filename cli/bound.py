@@ -11,8 +11,16 @@ def units(load: scheduler_pb2.Load) -> str:
 
 
 def seconds(load: scheduler_pb2.Load) -> str:
-    """Format the bound in seconds: the time in which the worker, at its present rate, gives that much service."""
-    return f"{load.fairness_bound / load.service_rate:,.0f}" if load.fairness_bound and load.service_rate else UNKNOWN
+    """Format the bound in seconds: the time in which the worker, when it is full, gives that much service."""
+    return in_seconds(load.fairness_bound, load) if load.fairness_bound else UNKNOWN
+
+
+def in_seconds(service: float, load: scheduler_pb2.Load) -> str:
+    """Format the time in which the worker, when it is full, gives so much service; unknown before it was full."""
+    if not load.service_rate:
+        return UNKNOWN
+    value = service / load.service_rate
+    return f"{value:,.1f}" if value < 10 else f"{value:,.0f}"
 
 
 def part(load: scheduler_pb2.Load) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from simulation.what_if.front import TOLERANCE, is_as_good, pareto, recommended, slowdown
 from simulation.what_if.summary import Summary
 
+NOISE = 0.01  # relative difference of two throughputs that another trace of the same kind may turn round
 REUSE = 0.01  # share of prompt tokens; a hit rate below it counts as no reuse
 
 
@@ -23,6 +24,8 @@ def reasons_for(best: Summary, summaries: Sequence[Summary]) -> list[str]:
             f"  it has the most throughput ({best.service:,.0f} service/s) of those whose slowdown is within "
             f"{TOLERANCE:.0%} of the least"
         )
+    if equal := [s.name for s in summaries if s is not best and is_as_good(s, best) and _differs_by_noise(s, best)]:
+        lines.append(f"  no difference beyond noise (throughput within {NOISE:.0%}) to {'; '.join(equal)}")
     lines.append(
         f"  99 of 100 calls within their client's fair share take at most {judged.slowdown_p99:,.2f} times as long as "
         f"if the client were alone with that share; their first token comes after {judged.ttft_mean:,.2f} s on average"
@@ -34,6 +37,10 @@ def reasons_for(best: Summary, summaries: Sequence[Summary]) -> list[str]:
         calls = best.answered + best.refused
         lines.append(f"  {best.refused:,} of {calls:,} calls are refused, to one client {1 - best.least_answered:.0%}")
     return lines
+
+
+def _differs_by_noise(one: Summary, best: Summary) -> bool:
+    return abs(one.service - best.service) <= NOISE * best.service
 
 
 def alternatives(best: Summary, summaries: Sequence[Summary]) -> list[str]:

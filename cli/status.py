@@ -1,9 +1,13 @@
 """`fairlead status`: workers with their load, each user's service, and the outcomes of interactions."""
 
 import argparse
+import shutil
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from cli import admin, bound, endpoint
+from cli.table import Column, table
 from fairlead.v1 import scheduler_pb2, throttling_pb2
 from serving.names import tenant_of
 from serving.wire import served_models
@@ -13,6 +17,82 @@ PLACED = {
     "gateway": "by a gateway, no scheduler led",
     "nobody": "not at all",
 }
+WIDE = 10_000  # columns: all that there is
+NO_TERMINAL = 80, 24  # columns and lines
+OUTCOMES = ("served", "throttled", "broken", "invalid", "cancelled", "refused", "tokens", "wasted_tokens")
+
+Member = scheduler_pb2.Member
+App = tuple[str, Mapping[str, int]]
+
+
+@dataclass(slots=True)
+class Totals:
+    """What a user or a tenant has at all workers together; `balances` are the user's, by worker."""
+
+    name: str
+    service: float = 0.0
+    waiting: int = 0
+    running: int = 0
+    balances: list[str] = field(default_factory=list)
+    users: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of fairness at one worker."""
+
+    member: Member
+    level: str
+    gap: float
+
+
+def _models(member: Member) -> str:
+    return ",".join(model.name for model in served_models(member))
+
+
+def _kv(member: Member) -> str:
+    return f"{member.load.kv_tokens_used:,}/{member.model.kv_tokens:,}"
+
+
+WORKERS: Sequence[Column[Member]] = (
+    Column("worker", 14, lambda member: member.worker, is_text=True),
+    Column("model", 18, _models, is_text=True),
+    Column("running", 7, lambda member: str(member.load.running)),
+    Column("waiting", 7, lambda member: str(member.load.waiting)),
+    Column("gap s", 6, lambda member: bound.in_seconds(member.load.fairness_gap, member.load)),
+    Column("bound s", 7, lambda member: bound.seconds(member.load)),
+    Column("KV tokens", 9, _kv, rank=5),
+    Column("engine", 19, lambda member: member.model.engine, is_text=True, rank=3),
+    Column("policy", 8, lambda member: member.model.policy, is_text=True, rank=1),
+    Column("step ms", 7, lambda member: f"{member.load.step_seconds * 1e3:.1f}", rank=4),
+    Column("gap/bound", 9, lambda member: f"{member.load.fairness_gap:,.0f}/{bound.units(member.load)}", rank=6),
+    Column("admission", 10, lambda member: member.model.admission, is_text=True, rank=2),
+)
+LEVELS: Sequence[Column[Level]] = (
+    Column("worker", 14, lambda row: row.member.worker, is_text=True),
+    Column("fair among each", 15, lambda row: row.level, is_text=True),
+    Column("gap/bound", 17, lambda row: f"{row.gap:,.0f}/{bound.units(row.member.load)}"),
+    Column("of bound", 8, lambda row: bound.level_part(row.member.load, row.level)),
+    Column("gap s", 6, lambda row: bound.in_seconds(row.gap, row.member.load)),
+    Column("bound s", 7, lambda row: bound.seconds(row.member.load)),
+)
+SUMS: Sequence[Column[Totals]] = (
+    Column("service", 12, lambda row: f"{row.service:,.0f}"),
+    Column("waiting", 7, lambda row: str(row.waiting)),
+    Column("running", 7, lambda row: str(row.running)),
+)
+TENANTS: Sequence[Column[Totals]] = (
+    Column("tenant", 24, lambda row: row.name, is_text=True),
+    *SUMS,
+    Column("users", 6, lambda row: str(len(row.users))),
+)
+APPS: Sequence[Column[App]] = (
+    Column("app: interactions", 17, lambda row: row[0] or "(not named)", is_text=True),
+    *(
+        Column(name, len(name), lambda row, name=name: f"{row[1][name]:,}", rank=rank)  # type: ignore[misc]
+        for rank, name in zip((0, 0, 0, 5, 4, 3, 2, 1), OUTCOMES, strict=True)
+    ),
+)
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -22,115 +102,90 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument(
         "--gateway", action="append", default=[], help="address, repeatable (default: the stack of `fairlead up`)"
     )
+    parser.add_argument(
+        "--wide", action="store_true", help="show all columns and whole names, whatever the terminal holds"
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the tables; raises a FairleadError when the scheduler or a gateway does not answer."""
+    width = WIDE if args.wide else shutil.get_terminal_size(NO_TERMINAL).columns
     with admin.leader(args) as (_, status):
-        print("\n".join([*_members(status), "", *_levels(status), *_tenants(status), *_users(status)]))
+        tables = (_members(status, width), _levels(status, width), _tenants(status, width), _users(status, width))
+        print("\n\n".join("\n".join(lines) for lines in tables if lines))
     running = endpoint.read()
     gateways = args.gateway or ([running.gateway] if running and not args.scheduler else [])
     if gateways:
         accounts = [admin.account(address, admin.secret(args)) for address in gateways]
-        print("\n".join(["", *_apps(accounts), "", *_placements(accounts)]))
+        print("\n".join(["", *_apps(accounts, width), "", *_placements(accounts)]))
     return 0
 
 
-def _members(status: scheduler_pb2.StatusResponse) -> list[str]:
+def _members(status: scheduler_pb2.StatusResponse, width: int) -> list[str]:
     overloaded = {pool.model for pool in status.cluster.pools if pool.overloaded}
-    row = "{:<16} {:<24} {:<19} {:<11} {:>7} {:>7} {:>13} {:>8} {:>17} {:>8} {:<10}  {}"
+
+    def state(member: Member) -> str:
+        models = {model.name for model in served_models(member)}
+        return "draining" if member.load.draining else "overloaded" if overloaded & models else "serving"
+
     lines = [f"global policy: {status.policy}"]
     if status.placed_by_others:
         lines.append(f"{status.placed_by_others:,} requests reached workers without a placement by this scheduler")
-    heads = (
-        "worker",
-        "model",
-        "engine",
-        "policy",
-        "running",
-        "waiting",
-        "KV tokens",
-        "step ms",
-        "gap/bound",
-        "bound s",
-        "admission",
-    )
-    lines.append(row.format(*heads, "state"))
-    for member in status.cluster.members:
-        model, load = member.model, member.load
-        names = [model.name for model in served_models(member)]
-        state = "draining" if load.draining else "overloaded" if overloaded.intersection(names) else "serving"
-        used, step = f"{load.kv_tokens_used}/{model.kv_tokens}", f"{load.step_seconds * 1e3:.1f}"
-        gap = f"{load.fairness_gap:,.0f}/{bound.units(load)}"
-        numbers = (load.running, load.waiting, used, step, gap, bound.seconds(load))
-        whose = (member.worker, ",".join(names), model.engine, model.policy)
-        lines.append(row.format(*whose, *numbers, model.admission, state))
-    return lines
+    return [*lines, *table([*WORKERS, Column("state", 10, state, is_text=True)], status.cluster.members, width)]
 
 
-def _levels(status: scheduler_pb2.StatusResponse) -> list[str]:
+def _levels(status: scheduler_pb2.StatusResponse, width: int) -> list[str]:
     """Return the gap between siblings of each level beside the bound, which is the same at all levels of a worker."""
-    row = "{:<16} {:<24} {:>17} {:>9} {:>8}"
-    lines = [
-        row.format(
-            member.worker,
-            each.level,
-            f"{each.gap:,.0f}/{bound.units(member.load)}",
-            bound.level_part(member.load, each.level),
-            bound.seconds(member.load),
-        )
-        for member in status.cluster.members
-        for each in member.load.levels
-    ]
-    return [row.format("worker", "fair among each", "gap/bound", "of bound", "bound s"), *lines, ""] if lines else []
+    members = status.cluster.members
+    rows = [Level(member, each.level, each.gap) for member in members for each in member.load.levels]
+    return table(LEVELS, rows, width) if rows else []
 
 
-def _tenants(status: scheduler_pb2.StatusResponse) -> list[str]:
+def _tenants(status: scheduler_pb2.StatusResponse, width: int) -> list[str]:
     """Return each tenant's service and the number of its users; nothing where there is one tenant."""
-    users: dict[str, dict[str, None]] = {}
-    totals: dict[str, Counter[str]] = {}
+    totals: dict[str, Totals] = {}
     for client in (client for worker in status.services for client in worker.clients):
-        tenant = tenant_of(client.client)
-        users.setdefault(tenant, {})[client.client] = None
-        totals.setdefault(tenant, Counter()).update(
-            {"service": round(client.service), "waiting": client.waiting, "running": client.running}
-        )
-    if len(totals) < 2:
-        return []
-    row = "{:<32} {:>12} {:>8} {:>8}  {}"
-    lines = [row.format("tenant", "service", "waiting", "running", "users")]
-    for tenant, total in sorted(totals.items()):
-        service = f"{total['service']:,}"
-        lines.append(row.format(tenant, service, total["waiting"], total["running"], len(users[tenant])))
-    return [*lines, ""]
+        total = totals.setdefault(tenant_of(client.client), Totals(tenant_of(client.client)))
+        _add(total, client)
+        total.users.add(client.client)
+    return table(TENANTS, _waiting_first(totals), width) if len(totals) > 1 else []
 
 
-def _users(status: scheduler_pb2.StatusResponse) -> list[str]:
-    row = "{:<32} {:>12} {:>8} {:>8}  {}"
-    lines = [row.format("user", "service", "waiting", "running", "balance by worker")]
-    totals: dict[str, list[scheduler_pb2.ClientService]] = {}
-    balances: dict[str, list[str]] = {}
+def _users(status: scheduler_pb2.StatusResponse, width: int) -> list[str]:
+    totals: dict[str, Totals] = {}
     for worker in status.services:
         for client in worker.clients:
-            totals.setdefault(client.client, []).append(client)
-            balances.setdefault(client.client, []).append(f"{worker.worker} {client.balance:,.0f}")
-    for name, parts in sorted(totals.items()):
-        service = sum(part.service for part in parts)
-        waiting, running = sum(part.waiting for part in parts), sum(part.running for part in parts)
-        lines.append(row.format(name, f"{service:,.0f}", waiting, running, ", ".join(balances[name])))
-    return lines
+            total = totals.setdefault(client.client, Totals(client.client))
+            _add(total, client)
+            total.balances.append(f"{worker.worker} {client.balance:,.0f}")
+    head = "balance by worker"
+    balances = max(len(head), *(len(", ".join(total.balances)) for total in totals.values()))
+    columns: Sequence[Column[Totals]] = [
+        Column("user", 24, lambda row: row.name, is_text=True),
+        *SUMS,
+        Column(head, balances, lambda row: ", ".join(row.balances), is_text=True, rank=1),
+    ]
+    return table(columns, _waiting_first(totals), width)
 
 
-def _apps(gateways: list[throttling_pb2.AccountResponse]) -> list[str]:
-    figures = ("served", "throttled", "broken", "invalid", "cancelled", "refused", "tokens", "wasted_tokens")
-    row = "{:<32}" + " {:>13}" * len(figures)
-    lines = [row.format("app: interactions", *figures)]
-    totals: dict[str, list[int]] = {}
+def _add(total: Totals, client: scheduler_pb2.ClientService) -> None:
+    total.service += client.service
+    total.waiting += client.waiting
+    total.running += client.running
+
+
+def _waiting_first(totals: Mapping[str, Totals]) -> list[Totals]:
+    """Return those with most waiting requests first, then those with least service: whom fairness is about."""
+    return sorted(totals.values(), key=lambda total: (-total.waiting, total.service, total.name))
+
+
+def _apps(gateways: Sequence[throttling_pb2.AccountResponse], width: int) -> list[str]:
+    totals: dict[str, Counter[str]] = {}
     for account in (account for gateway in gateways for account in gateway.apps):
-        sums = totals.setdefault(account.app, [0] * len(figures))
-        totals[account.app] = [total + getattr(account, name) for total, name in zip(sums, figures, strict=True)]
-    lines += [row.format(app, *(f"{figure:,}" for figure in sums)) for app, sums in sorted(totals.items())]
+        sums = totals.setdefault(account.app, Counter())
+        sums.update({name: getattr(account, name) for name in OUTCOMES})
+    lines = table(APPS, sorted(totals.items()), width)
     if alone := sum(gateway.degraded for gateway in gateways):
         lines.append(f"{alone} of {len(gateways)} gateways cannot reach Redis and apply limits locally")
     return lines

@@ -11,8 +11,8 @@ from simulation.what_if.summary import Summary
 NO_TERMINAL = 160, 24  # columns and lines, without a terminal
 MOST_CLIENTS = 12
 
-SUMMARY: tuple[Column[Summary], ...] = (
-    Column("configuration", 20, lambda s: s.name, is_text=True),
+LONGEST_NAME = 44  # characters, for which less important columns make room: names differ at their ends
+FIGURES: tuple[Column[Summary], ...] = (
     Column("slowdown p99", 12, lambda s: times(s.judged.slowdown_p99)),
     Column("slowdown mean", 13, lambda s: times(s.judged.slowdown_mean), rank=2),
     Column("TTFT mean s", 11, lambda s: _seconds(s.judged.ttft_mean)),
@@ -44,7 +44,9 @@ CLIENTS: tuple[Column[ClientRow], ...] = (
 
 def summary_table(summaries: Sequence[Summary]) -> str:
     """Return a row per configuration and an explanation of the columns."""
-    lines = table(SUMMARY, summaries, _width())
+    longest = min(LONGEST_NAME, max((len(s.name) for s in summaries), default=0))
+    name: Column[Summary] = Column("configuration", max(13, longest), lambda s: s.name, is_text=True)
+    lines = table([name, *FIGURES], summaries, _width())
     who = "within their client's fair share" if any(s.within.calls for s in summaries) else "of all clients"
     lines += [
         f"slowdown, TTFT, latency: of calls {who}; above: of calls beyond it;",

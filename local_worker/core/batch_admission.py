@@ -165,7 +165,7 @@ class BatchAdmission:
     def _observe(self, now: float) -> None:
         """Measure the gap and the rate; to be called once after each `select`."""
         self.ledger.shares.observe()
-        self._rate.observe(self.ledger.weighted, bool(self._running), now)
+        self._rate.observe(self.ledger.weighted, bool(self.waiting), now)
 
     def _charge(self, request: Request, tokens: int) -> None:
         """Charge for the last `tokens` tokens that were generated for a running `request`."""

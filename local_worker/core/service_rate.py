@@ -1,14 +1,17 @@
-"""The worker's rate of service, which converts a fairness bound from cost units to seconds."""
+"""The rate of service of a full worker, which converts a fairness bound from cost units to seconds."""
 
 import math
 
-MEMORY_SECONDS = 60.0  # time constant of the moving average, in seconds of work
-LEAST_SECONDS = 1.0  # shortest time of work for which the rate is meaningful
+MEMORY_SECONDS = 60.0  # time constant of the moving average, in seconds in which requests waited
+LEAST_SECONDS = 1.0  # shortest time for which the rate is meaningful
 
 
 class ServiceRate:
-    """A moving average of the service over weight that all clients receive per second of work; idle time does not
-    count."""
+    """A moving average of the service over weight that all clients receive per second while requests wait.
+
+    A worker that nobody waits for serves as much as is asked of it, which says nothing about how fast it could. The bound
+    is about clients that wait.
+    """
 
     def __init__(self) -> None:
         # Micro-units of service, and the seconds in which they were given; both decay with time.
@@ -16,26 +19,27 @@ class ServiceRate:
         self._seconds = 0.0
         self._served = 0
         self._updated_at = 0.0
-        self._busy = False
+        self._is_full = False
 
     @property
     def micro_per_second(self) -> float:
-        """The rate in micro-units per second; 0.0 until the worker has worked for `LEAST_SECONDS`."""
+        """The rate in micro-units per second; 0.0 until requests have waited for `LEAST_SECONDS`."""
         return self._service / self._seconds if self._seconds >= LEAST_SECONDS else 0.0
 
-    def observe(self, served: int, busy: bool, now: float) -> None:
+    def observe(self, served: int, is_full: bool, now: float) -> None:
         """Update the average; to be called once per step.
 
-        `served` is the service over weight since the start, in micro-units; `busy` says whether the worker has work
-        from `now` (seconds) on.
+        `served` is the service over weight since the start, in micro-units; `is_full` says whether requests wait from
+        `now` (seconds) on.
         """
-        seconds = now - self._updated_at if self._busy else 0.0
-        kept = math.exp(-seconds / MEMORY_SECONDS)
-        self._service = self._service * kept + served - self._served
-        self._seconds = self._seconds * kept + seconds
-        self._served, self._updated_at, self._busy = served, now, busy
+        if self._is_full:
+            seconds = now - self._updated_at
+            kept = math.exp(-seconds / MEMORY_SECONDS)
+            self._service = self._service * kept + served - self._served
+            self._seconds = self._seconds * kept + seconds
+        self._served, self._updated_at, self._is_full = served, now, is_full
 
     def check_invariants(self) -> None:
         """Raise AssertionError when the averaged service or time is negative."""
         assert self._service >= 0, f"service {self._service}"
-        assert self._seconds >= 0, f"worked for {self._seconds} s"
+        assert self._seconds >= 0, f"full for {self._seconds} s"

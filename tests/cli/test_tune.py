@@ -94,9 +94,10 @@ def test_every_number_of_a_sweep_is_checked(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_policies_are_tried_before_their_quanta_and_the_options_to_set_are_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A trace without reuse and without a queue: all policies give the same."""
+    monkeypatch.setenv("COLUMNS", "80")
     trace = tmp_path / "calm.csv"
     trace.write_text("arrival_s,client,input_tokens,output_tokens\n0,a,64,5\n1,b,64,5\n2,a,64,5\n")
     options = ("--policy", "vtc,dlpm,fcfs", "--quantum-tokens", "64,512", "--processes", "1")
@@ -108,6 +109,10 @@ def test_policies_are_tried_before_their_quanta_and_the_options_to_set_are_told(
     said = capsys.readouterr().out
     assert "no prefix is used again (hit rate at most 0.0%)" in said
     assert "as good, with a slowdown and a throughput within 10%" in said
+    assert "no difference beyond noise (throughput within 1%) to dlpm Q^u=64 + least-delay; fcfs + least-delay" in said
+    table = said.partition("\n\n")[2].partition("slowdown, TTFT")[0].splitlines()
+    assert [line for line in table if len(line) > 80] == []
+    assert [name for name in names if not any(line.startswith(f"{name} ") for line in table)] == [], "whole names"
     assert "FAIRLEAD_WORKER_POLICY=dlpm FAIRLEAD_WORKER_QUANTUM_TOKENS=512" in said
     assert "FAIRLEAD_SCHEDULER_POLICY=least-delay\n" in said
 

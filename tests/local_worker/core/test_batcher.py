@@ -1,7 +1,6 @@
 """The batcher: each request leaves exactly once, pages are conserved, and the theorems hold over whole runs."""
 
 import itertools
-import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 
@@ -19,7 +18,6 @@ from local_worker.core.fairness_levels import FLAT, FairnessLevels
 from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.plan import Plan
 from local_worker.core.request import Request
-from local_worker.core.service_rate import MEMORY_SECONDS
 from serving.bounded_client_map import MOST_IDLE
 from serving.cost import COSTS, MICRO, Cost
 from serving.sampling_params import SamplingParams
@@ -979,8 +977,7 @@ def test_the_rate_of_service_and_the_gap_of_clients_that_wait_are_measured() -> 
     assert (batcher.service_rate, batcher.fairness_gap) == (0.0, 0)
     plan = batcher.plan(2.0)
     assert plan is not None
-    earlier = 4 * math.exp(-2 / MEMORY_SECONDS)  # the first prompt, charged 2 s ago
-    assert batcher.service_rate == pytest.approx((earlier + 2 * 1 + 4) / 2 * MICRO), "its output and the next prompt"
+    assert batcher.service_rate == pytest.approx((2 * 1 + 4) / 2 * MICRO), "the first output and the next prompt"
     assert batcher.fairness_gap == 4 * MICRO, "the prompt of the second client has entered, the third still waits"
 
 

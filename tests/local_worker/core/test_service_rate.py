@@ -1,4 +1,4 @@
-"""The service per second of work, from counters and a clock alone."""
+"""The service per second of a full worker, from counters and a clock alone."""
 
 import math
 
@@ -15,23 +15,23 @@ TURNS = st.lists(st.tuples(st.floats(0.001, 20.0), st.integers(0, 10**9), st.boo
 
 
 def weighted_mean(turns: list[tuple[float, int, bool]]) -> float:
-    """Definition: what was served and the seconds of work, both weighted by the age in seconds of work."""
+    """Definition: what was served while requests waited, and the seconds, both weighted by the age in such seconds."""
     gained = seconds = age = 0.0
-    for length, served, busy in reversed(turns):
-        gained += math.exp(-age / MEMORY_SECONDS) * served
-        if busy:
+    for length, served, is_full in reversed(turns):
+        if is_full:
+            gained += math.exp(-age / MEMORY_SECONDS) * served
             seconds += math.exp(-age / MEMORY_SECONDS) * length
             age += length
     return gained / seconds if seconds >= 1.0 else 0.0
 
 
 @given(turns=TURNS)
-def test_the_rate_is_a_mean_over_seconds_of_work_with_the_latest_counting_most(
+def test_the_rate_is_a_mean_over_the_time_in_which_requests_wait_with_the_latest_counting_most(
     turns: list[tuple[float, int, bool]],
 ) -> None:
     rate, now, total = ServiceRate(), 0.0, 0
-    for length, served, busy in turns:
-        rate.observe(total, busy, now)
+    for length, served, is_full in turns:
+        rate.observe(total, is_full, now)
         now, total = now + length, total + served
     rate.observe(total, False, now)
     rate.check_invariants()
@@ -48,7 +48,7 @@ def test_a_steady_rate_is_found_and_pauses_do_not_lower_it() -> None:
     assert rate.micro_per_second == pytest.approx(100.0)
 
 
-def test_the_rate_is_zero_before_a_second_of_work() -> None:
+def test_the_rate_is_zero_before_requests_have_waited_for_a_second() -> None:
     rate = ServiceRate()
     rate.observe(0, True, 0.0)
     rate.observe(500, True, 0.5)
@@ -57,27 +57,36 @@ def test_the_rate_is_zero_before_a_second_of_work() -> None:
     assert rate.micro_per_second == pytest.approx(1000.0, rel=0.01)
 
 
-def test_a_batcher_measures_what_it_serves_all_clients_per_second_of_work() -> None:
-    """Three requests, one after the other, of 4 prompt and 8 output tokens; a step every half second, long pauses."""
-    batcher, now = make_batcher(), 0.0
-    for number in range(3):
-        batcher.submit(make_request([number] * 4, arrival=number), now)
+def test_what_is_served_while_nobody_waits_says_nothing_about_a_full_worker() -> None:
+    """Three requests of 4 prompt and 8 output tokens, a step every half second: apart, and then together."""
+    batcher, now = make_batcher(max_running=1), 0.0
+
+    def serve() -> None:
+        nonlocal now
         while (plan := batcher.plan(now)) is not None:
             batcher.commit(plan, StepResult(tuple(1 for piece in plan.batch.slices if piece.samples)))
             now += 0.5
             batcher.check_invariants()
+
+    for number in range(3):
+        batcher.submit(make_request([number] * 4, arrival=number), now)
+        serve()
         now += 100.0
-    assert batcher.service_rate / MICRO == pytest.approx((4 + 2 * 8) / (8 * 0.5), rel=0.02)
+    assert batcher.service_rate == 0.0
+    for number in range(3, 13):
+        batcher.submit(make_request([number] * 4, arrival=number), now)
+    serve()
+    assert batcher.service_rate / MICRO == pytest.approx((4 + 2 * 8) / (8 * 0.5), rel=0.05)
 
 
-def test_the_rate_counts_from_the_first_observation_whatever_the_clock_says() -> None:
+def test_what_was_served_before_requests_waited_does_not_count() -> None:
     rate = ServiceRate()
     rate.observe(10, True, 1000.0)
-    rate.observe(10, False, 1002.0)
-    assert rate.micro_per_second == pytest.approx(10 * math.exp(-2 / MEMORY_SECONDS) / 2)
+    rate.observe(14, False, 1002.0)
+    assert rate.micro_per_second == 2.0
 
 
-def test_the_rate_is_known_after_one_second_of_work() -> None:
+def test_the_rate_is_known_after_one_second() -> None:
     rate = ServiceRate()
     rate.observe(0, True, 0.0)
     rate.observe(100, True, 1.0)
