@@ -27,7 +27,7 @@ App = tuple[str, Mapping[str, int]]
 
 @dataclass(slots=True)
 class Totals:
-    """What a user or a tenant has at all workers together; `balances` are the user's, by worker."""
+    """The sums of a user or a tenant over all workers; `balances` are the user's, by worker."""
 
     name: str
     service: float = 0.0
