@@ -8,7 +8,7 @@ that joins begins at least at the position of the least served sibling that wait
 time in which it asked for nothing.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -89,6 +89,19 @@ class ServiceHistory:
         self.points.append(HistoryPoint(now, least, bound, positions, ahead, gained))
         while self.points[0].at < now - HISTORY_SECONDS:
             self.points.popleft()
+
+    def shares(self, seconds: float) -> list[dict[str, float]]:
+        """Return for each point the share that each client then busy had of what all gained in `seconds` before it."""
+        points, total, first = list(self.points), Counter[str](), 0
+        found: list[dict[str, float]] = []
+        for point in points:
+            total.update(point.gained)
+            while points[first].at <= point.at - seconds:
+                total.subtract(points[first].gained)
+                first += 1
+            gained = sum(total.values()) or 1.0
+            found.append({name: max(0.0, total[name] / gained) for name in point.positions})
+        return found
 
     def gains(self, seconds: float) -> dict[str, float]:
         """Return what each known client gained in the last `seconds`, in cost units."""

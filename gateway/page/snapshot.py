@@ -97,8 +97,6 @@ def fairness(history: ServiceHistory, members: Members) -> Document:
         said["rate"] = _rounded(rate)
     if fair_among := levels(members):
         said["levels"] = ", ".join(fair_among)
-    if history.points and history.points[-1].least is not None:
-        said["least"] = round(history.points[-1].least)
     return said
 
 
@@ -109,7 +107,6 @@ def clients(history: ServiceHistory, answer: scheduler_pb2.ListClientsResponse) 
     return {
         total.client: {
             "service": round(total.service),
-            "position": round(history.courses[total.client].position),
             "now": _rounded(now[total.client] / all_now),
             "minute": _rounded(minute[total.client] / all_minute),
             "waiting": sum(total.waiting),
@@ -173,19 +170,19 @@ def throttle(
 
 
 def history_lines(history: ServiceHistory, unix_offset: float) -> Document:
-    """Return the positions of the last minutes as columns, one value per point; null where a client had no requests,
-    or did not wait everywhere.
+    """Return shares of the last minutes, and how far clients that waited were ahead, as columns with a value per point;
+    null where a client had no requests, or did not wait everywhere.
 
     `unix_offset` is Unix time minus the clock of the observations, in seconds.
     """
     points = history.points
+    shares = history.shares(NOW_SECONDS)
     busy = sorted({name for point in points for name in point.positions})
     backlogged = sorted({name for point in points for name in point.ahead})
     return {
         "times": [round(point.at + unix_offset, 1) for point in points],
-        "least": [_whole(point.least) for point in points],
         "bound": [_whole(point.bound) for point in points],
-        "lines": {name: [_whole(point.positions.get(name)) for point in points] for name in busy},
+        "lines": {name: [_part(each.get(name)) for each in shares] for name in busy},
         "ahead": {name: [_whole(point.ahead.get(name)) for point in points] for name in backlogged},
     }
 
@@ -230,6 +227,10 @@ def _worker(member: scheduler_pb2.Member, overloaded: Collection[str], served: l
 def _rounded(value: float) -> float:
     """Return `value` to three digits, so that noise in further ones is not sent."""
     return float(f"{value:.3g}")
+
+
+def _part(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
 
 
 def _whole(value: float | None) -> int | None:

@@ -9,7 +9,7 @@ LEAST_SECONDS = 1.0  # shortest time for which the rate is meaningful
 class ServiceRate:
     """A moving average of the service over weight that all clients receive per second while requests wait.
 
-    A worker for which no request waits serves as much as is asked of it, which says nothing about how fast it could. The
+    A worker for which no request waits serves as much as is asked of it, which does not show how fast it could be. The
     bound is about clients that wait.
     """
 

@@ -45,6 +45,11 @@ def test_it_draws_and_updates_and_loads_nothing_from_elsewhere(browser: Browser,
         assert "cost units" in browser.text("#bound-text")
         browser.click("#chart-details summary")
         browser.until("document.querySelectorAll('#chart-table tbody tr').length > 2")
+        shown = "[...document.querySelectorAll('#chart-table tbody tr')].map(row => row.cells[1].textContent)"
+        shares = "[...document.querySelectorAll('#clients tbody tr')].map(row => row.cells[2].lastChild.textContent)"
+        both = browser.run(f"[{shown}, {shares}]")
+        assert len(both[0]) > 2
+        assert set(both[0]) <= set(both[1]), "the charts and the table have the same numbers"
         served_by = "[...document.querySelectorAll('#workers td.served')].map(cell => cell.textContent).join()"
         browser.until(served_by, lambda text: "default/flood" in text)
         assert browser.run("document.querySelectorAll('td img, th img').length") == 0, "markup in names stays text"
@@ -60,9 +65,24 @@ def test_it_fits_a_phone_in_light_and_dark(browser: Browser, page: str, served: 
         enter(browser, page)
         browser.until(cell("default/flood", 4))
         browser.until(WIDTH, lambda width: width <= 390)
+        heads = "[...document.querySelectorAll('#clients thead th')].filter(head => head.offsetWidth)"
+        assert browser.run(f"{heads}.map(head => head.textContent)") == ["Client", "Share now", "Waiting", "Running"]
+        assert browser.run("document.querySelector('#clients').scrollWidth") <= 390
         ground = browser.run("getComputedStyle(document.body).backgroundColor")
         assert (sum(map(int, ground[4:-1].split(","))) < 200) == is_dark
         assert violations(browser) == []
+    assert browser.console == []
+
+
+def test_it_says_so_when_there_is_enough_for_everybody(browser: Browser, page: str, served: Process) -> None:
+    digest = "0123456789abcdef" * 4
+    with asking(served.address, {digest: 1}):
+        enter(browser, page)
+        browser.until(cell("default/01234567…", 0))
+        text = "document.querySelector('#bound-text').textContent"
+        browser.until(text, lambda text: text.startswith("Enough for everybody: no client waits."))
+        assert browser.run("document.querySelector('#ahead-figure').hidden")
+        assert browser.run("document.querySelector('#clients button.link[title$=\"cdef\"]') !== null")
     assert browser.console == []
 
 
@@ -75,7 +95,7 @@ def test_a_prompt_is_tried_and_its_time_is_shown(browser: Browser, page: str) ->
     browser.until("document.querySelectorAll('#answer-waterfall .track i').length === 5")
     assert browser.text("#answer-facts").startswith("Answered in ")
     browser.until(cell("default/carol", 0))
-    browser.run("document.querySelector('#prompt-tokens').value = 4000")
+    browser.run("document.querySelector('#prompt-text').value = 'x'.repeat(9000)")
     browser.click("#prompt-form button[type=submit]")
     browser.until("document.querySelector('#answer-facts').textContent", lambda text: "maximum context" in text)
     browser.console.clear()  # the browser notes the status of the refusal

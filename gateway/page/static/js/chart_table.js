@@ -10,7 +10,7 @@ export class ChartTable {
       table,
       [
         { isHead: true, className: "name", text: (_, name) => name },
-        { className: "number", text: (item) => units(item.position) },
+        { className: "number", text: (item) => percent(item.now) },
         { className: "number", text: (item) => units(item.ahead) },
         { className: "number", text: (item) => percent(item.part) },
       ],
@@ -29,8 +29,8 @@ export class ChartTable {
     const busy = names.filter((name) => state.clients[name].waiting > 0 || state.clients[name].running > 0);
     this.rows.update(
       busy.map((name) => {
-        const { position, ahead } = state.clients[name];
-        return [name, { position, ahead, part: bound && ahead !== undefined ? ahead / bound : undefined }];
+        const { now, ahead } = state.clients[name];
+        return [name, { now, ahead, part: bound && ahead !== undefined ? ahead / bound : undefined }];
       }),
     );
   }

@@ -1,20 +1,20 @@
-// The two charts of service: as it adds up, and ahead of the least served client that waits.
+// The two charts of service: the shares of it, and how far clients that wait are ahead of the least served one.
 
 import uPlot from "/vendor/uplot/uPlot.esm.js";
 
-import { brief, seconds, time } from "./format.js";
+import { brief, percent, seconds, time } from "./format.js";
 import { cssColour } from "./palette.js";
 
 const HEIGHT = 240;
 const MOST_LINES = 12;
 
 export class Charts {
-  constructor(cumulative, ahead, palette) {
-    this.cumulative = new Chart(cumulative, palette, () => []);
-    this.ahead = new Chart(ahead, palette, (axis) => [secondsAxis(axis, () => this.rate)]);
+  constructor(shares, ahead, palette) {
+    this.shares = new Chart(shares, palette, shareOptions);
+    this.ahead = new Chart(ahead, palette, (palette, names) => aheadOptions(palette, names, () => this.rate));
     this.rate = 0; // cost units that the workers serve per second; 0: not known
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-      this.cumulative.remake();
+      this.shares.remake();
       this.ahead.remake();
     });
   }
@@ -22,19 +22,18 @@ export class Charts {
   // `names` are the clients, the most active first; `rate` is in cost units per second, or not known.
   show(series, names, rate) {
     this.rate = rate ?? 0;
-    const { times, least, bound } = series;
-    const top = least.map((value, index) => sum(value, bound[index]));
+    const { times, bound } = series;
     const zero = bound.map((value) => (value === null ? null : 0));
-    this.cumulative.show([times, top, least], series.lines, names);
+    this.shares.show([times], series.lines, names);
     this.ahead.show([times, bound, zero], series.ahead, names);
   }
 }
 
 class Chart {
-  // `more(axis)` returns the axes beside those of time and cost units, made like `axis`.
-  constructor(container, palette, more) {
+  // `options(palette, names)` returns the chart's options for lines of these clients.
+  constructor(container, palette, options) {
     this.container = container;
-    this.more = more;
+    this.options = options;
     this.palette = palette;
     this.plot = null;
     this.key = "";
@@ -61,7 +60,7 @@ class Chart {
     }
     this.plot?.destroy();
     const size = { width: this.container.clientWidth, height: HEIGHT };
-    this.plot = new uPlot({ ...size, ...options(this.names, this.palette, this.more) }, this.data, this.container);
+    this.plot = new uPlot({ ...size, ...this.options(this.palette, this.names) }, this.data, this.container);
   }
 
   fit() {
@@ -71,26 +70,38 @@ class Chart {
   }
 }
 
-function options(names, palette, more) {
+function base(palette, names) {
   const faint = cssColour("--faint");
   const rule = { stroke: cssColour("--rule"), width: 1 };
   const axis = { stroke: faint, grid: rule, ticks: { ...rule, size: 4 }, font: "12px system-ui, sans-serif" };
-  const edge = { stroke: cssColour("--band-edge"), width: 1.5, points: { show: false } };
   return {
     cursor: { show: false },
     legend: { show: false },
+    axis,
+    times: { ...axis, size: 30, space: 90, values: (_, ticks) => ticks.map(time) },
+    lines: names.map((name) => ({ stroke: palette.colour(name), width: 2, points: { show: false } })),
+  };
+}
+
+function shareOptions(palette, names) {
+  const { axis, times, lines, ...options } = base(palette, names);
+  return {
+    ...options,
+    scales: { x: { time: true }, y: { range: [0, 1] } },
+    axes: [times, { ...axis, size: 58, values: (_, ticks) => ticks.map(percent) }],
+    series: [{}, ...lines],
+  };
+}
+
+// `rate()` is in cost units per second.
+function aheadOptions(palette, names, rate) {
+  const { axis, times, lines, ...options } = base(palette, names);
+  const edge = { stroke: cssColour("--band-edge"), width: 1.5, points: { show: false } };
+  return {
+    ...options,
     scales: { x: { time: true }, y: { range: (_, low, high) => range(low, high) } },
-    axes: [
-      { ...axis, size: 30, space: 90, values: (_, ticks) => ticks.map(time) },
-      { ...axis, size: 58, values: (_, ticks) => ticks.map(brief) },
-      ...more(axis),
-    ],
-    series: [
-      {},
-      { ...edge, dash: [6, 4] },
-      { ...edge, width: 1 },
-      ...names.map((name) => ({ stroke: palette.colour(name), width: 2, points: { show: false } })),
-    ],
+    axes: [times, { ...axis, size: 58, values: (_, ticks) => ticks.map(brief) }, secondsAxis(axis, rate)],
+    series: [{}, { ...edge, dash: [6, 4] }, { ...edge, width: 1 }, ...lines],
     bands: [{ series: [1, 2], fill: cssColour("--band") }],
   };
 }
@@ -101,10 +112,6 @@ function range(low, high) {
   }
   const room = Math.max(1, 0.06 * (high - low));
   return [Math.min(0, low) === 0 && low < 0.3 * high ? 0 : low - room, high + room];
-}
-
-function sum(one, other) {
-  return one === null || other === null || one === undefined ? null : one + other;
 }
 
 // The same scale in seconds of the workers' service.

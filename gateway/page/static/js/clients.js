@@ -1,6 +1,6 @@
 // The table of clients and the bar of their shares.
 
-import { counted, percent, units } from "./format.js";
+import { counted, percent, shortened, units } from "./format.js";
 import { element, setClass, setPart, setText } from "./element.js";
 import { Rows } from "./rows.js";
 
@@ -46,7 +46,7 @@ export class Clients {
       setClass(child, className);
       setPart(child, "--part", part.toFixed(3));
     });
-    const named = served.slice(0, SHARES).map((name) => `${name} ${percent(this.clients[name].now)}`);
+    const named = served.slice(0, SHARES).map((name) => `${shortened(name)} ${percent(this.clients[name].now)}`);
     const text = `Shares of the service now: ${named.join(", ") || "no client is served"}`;
     if (this.shares.getAttribute("aria-label") !== text) {
       this.shares.setAttribute("aria-label", text);
@@ -61,8 +61,9 @@ function columns(palette, chosen) {
       className: "name",
       make(cell, name) {
         element("span", { className: "swatch", parent: cell });
-        const button = element("button", { className: "link", text: name, parent: cell });
+        const button = element("button", { className: "link", text: shortened(name), parent: cell });
         button.type = "button";
+        button.title = name;
         button.addEventListener("click", () => chosen(name));
       },
       show: (cell, _, name) => setClass(cell.firstChild, `swatch ${palette.className(name)}`),

@@ -31,6 +31,11 @@ export function seconds(value) {
   return value < 10 ? `${value.toFixed(1)} s` : `${whole.format(value)} s`;
 }
 
+// A name as people read it: of digests, as some programs name their users, the beginning tells them apart.
+export function shortened(name) {
+  return name.replace(/[0-9a-f]{24,}/g, (digest) => `${digest.slice(0, 8)}…`);
+}
+
 // Unix seconds as the time of day.
 export function time(value) {
   return clock.format(new Date(1000 * value));

@@ -4,7 +4,9 @@ import { setClass, setText } from "./element.js";
 import { counted, percent, seconds, units } from "./format.js";
 
 export class Headline {
-  constructor(headline, connection, bound) {
+  // `ahead` is the figure that says something only while clients wait.
+  constructor(headline, connection, bound, ahead) {
+    this.ahead = ahead;
     this.headline = headline;
     this.connection = connection;
     this.bound = bound;
@@ -20,7 +22,8 @@ export class Headline {
     );
     setClass(this.connection, scheduler.away ? "lost" : "");
     setText(this.connection, scheduler.away ? `No news: ${scheduler.away}.` : "Live");
-    setText(this.bound, boundText(fairness));
+    this.ahead.hidden = fairness.backlogged === 0;
+    setText(this.bound, fairness.backlogged === 0 ? calmText(workers) : boundText(fairness));
   }
 
   lost() {
@@ -32,6 +35,15 @@ export class Headline {
 function policies(scheduler, workers) {
   const local = [...new Set(Object.values(workers).map((worker) => worker.policy))];
   return [scheduler.policy, ...local].filter(Boolean).join(", ") || "unknown";
+}
+
+// What is used while nobody is kept from anything: then shares show what clients asked for.
+function calmText(workers) {
+  const kv = Object.values(workers).reduce((sum, worker) => sum + worker.kv, 0);
+  const all = Object.values(workers).reduce((sum, worker) => sum + worker.kv_tokens, 0);
+  const running = Object.values(workers).reduce((sum, worker) => sum + worker.running, 0);
+  const used = all > 0 ? `, and ${percent(kv / all)} of the cache in use` : "";
+  return `Enough for everybody: no client waits. ${counted(running, "request")} running${used}. Shares show what clients ask for.`;
 }
 
 function boundText(fairness) {

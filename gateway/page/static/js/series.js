@@ -1,30 +1,28 @@
-// The service of clients over the last minutes, as columns for the charts: `lines` of those that have requests, `ahead` of
-// those that wait everywhere; null where a client did not.
+// Clients over the last minutes, as columns for the charts: `lines` are the shares of those that have requests, `ahead` how
+// far those that wait everywhere are ahead; null where a client did not.
 
 const SECONDS = 240;
 
 export class Series {
   constructor() {
-    this.replace({ times: [], least: [], bound: [], lines: {}, ahead: {} });
+    this.replace({ times: [], bound: [], lines: {}, ahead: {} });
   }
 
   replace(past) {
     this.times = past.times;
-    this.least = past.least;
     this.bound = past.bound;
     this.lines = new Map(Object.entries(past.lines));
     this.ahead = new Map(Object.entries(past.ahead));
   }
 
   append(state) {
-    const { least, bound } = state.fairness;
+    const { bound } = state.fairness;
     const clients = Object.entries(state.clients);
     const busy = clients.filter(([, client]) => client.waiting > 0 || client.running > 0);
     const backlogged = clients.filter(([, client]) => client.backlogged);
     this.times.push(state.time);
-    this.least.push(least ?? null);
     this.bound.push(bound ?? null);
-    extend(this.lines, this.times.length, new Map(busy.map(([name, client]) => [name, client.position])));
+    extend(this.lines, this.times.length, new Map(busy.map(([name, client]) => [name, client.now])));
     extend(this.ahead, this.times.length, new Map(backlogged.map(([name, client]) => [name, client.ahead ?? null])));
     this.forget(state.time - SECONDS);
   }
@@ -34,7 +32,7 @@ export class Series {
     if (old <= 0) {
       return;
     }
-    for (const column of [this.times, this.least, this.bound, ...this.lines.values(), ...this.ahead.values()]) {
+    for (const column of [this.times, this.bound, ...this.lines.values(), ...this.ahead.values()]) {
       column.splice(0, old);
     }
     for (const lines of [this.lines, this.ahead]) {
