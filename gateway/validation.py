@@ -7,6 +7,7 @@ from fairlead.token_ids import TOKEN_BYTES, unpack_ids
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2
 from gateway.chat_template import FIELD, check_template_kwargs
 from gateway.counts import MAX_MESSAGES, MAX_TOOL_CALLS, MAX_TOOLS, check_count
+from gateway.json_shape import MAX_PARTS, parts
 from gateway.tools import check_constraint, check_tools
 from serving.names import MAX_NAME, normalized
 from serving.prompt_size import check_size
@@ -107,6 +108,11 @@ def _check_counts(chat: common_pb2.Chat) -> None:
     check_count(len(chat.tools), MAX_TOOLS, "tools", "prompt.chat.tools")
     calls = sum(len(message.tool_calls) for message in chat.messages)
     check_count(calls, MAX_TOOL_CALLS, "tool calls", "prompt.chat.messages")
+    # Workers make objects of what is JSON in a chat.
+    called = sum(parts(call.arguments) for message in chat.messages for call in message.tool_calls)
+    check_count(called, MAX_PARTS, "strings, lists and objects in arguments of tool calls", "prompt.chat.messages")
+    offered = sum(parts(tool.parameters) for tool in chat.tools)
+    check_count(offered, MAX_PARTS, "strings, lists and objects in parameters of tools", "prompt.chat.tools")
 
 
 def _check_chat(chat: common_pb2.Chat) -> None:

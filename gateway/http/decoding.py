@@ -6,7 +6,7 @@ from typing import TypeVar
 import msgspec
 
 from fairlead.errors import InvalidRequest
-from gateway.http.json_shape import check_shape
+from gateway.json_shape import check_shape
 
 T = TypeVar("T")
 # Pairs of escapes, escaped backslashes, and then halves of pairs, which stand alone.

@@ -5,9 +5,11 @@ import pytest
 from fairlead.errors import InvalidRequest, Unavailable
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
 from gateway.counts import MAX_TOOLS
+from gateway.json_shape import MAX_PARTS
 from gateway.tools import check_rendered, check_tools
 from gateway.validation import check_prompt
 
+LARGE = scheduler_pb2.ModelInfo(max_prompt_tokens=100_000)
 CALLED = common_pb2.ChatMessage(role="assistant", tool_calls=[common_pb2.ToolCall(name="f")])
 ANSWERED = common_pb2.ChatMessage(role="tool", tool_call_id="a")
 OLD, NEW = worker_pb2.EncodeResponse(), worker_pb2.EncodeResponse(output_format=common_pb2.OutputFormat())
@@ -50,5 +52,12 @@ def test_names_and_the_number_of_tools_are_limited() -> None:
         with pytest.raises(InvalidRequest) as caught:
             check_tools(chat)
         assert caught.value.field == field
+    full = common_pb2.ToolCall(name="f", arguments="[" + "[]," * (MAX_PARTS // 2) + "0]")
+    called = [common_pb2.ChatMessage(role="assistant", tool_calls=[full] * 2)]
+    with pytest.raises(InvalidRequest, match="at most 131072 strings, lists and objects in arguments"):
+        check_prompt(common_pb2.Prompt(chat=common_pb2.Chat(messages=called)), LARGE)
+    large = [common_pb2.Tool(name="f", parameters=full.arguments)] * 2
+    with pytest.raises(InvalidRequest, match="at most 131072 strings, lists and objects in parameters"):
+        check_prompt(common_pb2.Prompt(chat=common_pb2.Chat(messages=[CALLED], tools=large)), LARGE)
     with pytest.raises(InvalidRequest, match="tools: must hold at most 128 tools, got 129"):
         check_prompt(common_pb2.Prompt(chat=common_pb2.Chat(tools=[*tools, tools[0]])), scheduler_pb2.ModelInfo())

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.errors import InvalidRequest
-from gateway.http import json_shape
-from gateway.http.json_shape import MAX_DEPTH, MAX_ELEMENTS, MAX_PARTS, check_shape
+from gateway import json_shape
+from gateway.json_shape import MAX_DEPTH, MAX_ELEMENTS, MAX_PARTS, check_shape
 
 WORDS = st.text(st.sampled_from('a\\"[]{},:\n\u00e9'), max_size=6)
 VALUES = st.recursive(
@@ -19,15 +19,15 @@ VALUES = st.recursive(
 )
 
 
-def parts(value: Any) -> int:
+def parts_of(value: Any) -> int:
     """Return the strings, lists and objects of `value`."""
     match value:
         case str():
             return 1
         case list():
-            return 1 + sum(map(parts, value))
+            return 1 + sum(map(parts_of, value))
         case dict():
-            return 1 + sum(1 + parts(inner) for inner in value.values())
+            return 1 + sum(1 + parts_of(inner) for inner in value.values())
         case _:
             return 0
 
@@ -46,9 +46,10 @@ def depth(value: Any) -> int:
 @given(VALUES, st.booleans(), st.integers(0, 40))
 def test_the_number_of_parts(value: Any, escaped: bool, most: int) -> None:
     text = json.dumps(value, ensure_ascii=escaped).encode()
+    assert json_shape.parts(text.decode()) == parts_of(value)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_shape, "MAX_PARTS", most)
-        if parts(value) <= most:
+        if parts_of(value) <= most:
             check_shape(text)
         else:
             with pytest.raises(InvalidRequest, match=f"at most {most} strings, lists and objects"):
