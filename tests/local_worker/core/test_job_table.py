@@ -28,9 +28,9 @@ TOKENS = st.sampled_from([*b"abab\xc3\xa9" * 3, EOS])
 STOPS = st.lists(st.sampled_from(["aa", "ab", "bé", "abab"]), max_size=2).map(tuple)
 
 
-def decoded(tokens: list[int], *, final: bool = False) -> str:
-    """The text of a whole output at once; an incomplete character at its end counts only in a `final` one."""
-    return codecs.getincrementaldecoder("utf-8")("replace").decode(bytes(tokens), final)
+def decoded(tokens: list[int]) -> str:
+    """The text of a whole output at once, without an incomplete character at its end."""
+    return codecs.getincrementaldecoder("utf-8")("replace").decode(bytes(tokens))
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Life:
             found = [text.find(stop) for stop in self.stops if stop in text]
             if found:
                 return text[: min(found)]
-        return decoded(tokens, final=True)
+        return decoded(tokens)
 
     def sample(self, token: int) -> None:
         """Append one token, and end the job if the token ends the output."""
