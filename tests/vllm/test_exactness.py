@@ -194,14 +194,28 @@ def constrained(arrival: int, known: Sequence[Sequence[int]] = ((),) * 8) -> lis
 
 
 def test_constraints_mean_the_same(engines: Engines) -> None:
-    """Also beside other requests in one batch, in chunks, and after a preemption."""
+    """Also beside other requests in one batch and in chunks."""
     expected = outputs(engines[0], constrained(60_000), eos=EOS)
-    requests = constrained(61_000)
-    assert outputs(engines[1], requests, eos=EOS, pages=9, admission=AdmissionMode.OPTIMISTIC) == expected
-    assert sum(request.preemptions for request in requests if request.sampling.constraint) > 0
+    assert outputs(engines[1], constrained(61_000), eos=EOS, pages=9, admission=AdmissionMode.OPTIMISTIC) == expected
     ended = [spelled(tokens) for tokens in expected[1::4] if tokens[-1] in EOS]
     assert ended
     assert all(re.fullmatch("(ab|c)*d", text) for text in ended)
+
+
+def test_a_constrained_output_goes_on_after_a_preemption(engines: Engines) -> None:
+    """Each of two takes two pages when it enters and needs a third in the end, and there are four."""
+    way: dict[str, Any] = {
+        "constraint": Constraint("regex", ("[a-z]{36,38} [0-9]+",)),
+        "ignore_eos": False,
+        "max_tokens": 40,
+    }
+    both = [
+        [make_request(range(3 + n, 34 + n), 66_000 + 100 * number + n, temperature=1.5, seed=n, **way) for n in (0, 30)]
+        for number in range(2)
+    ]
+    expected = outputs(engines[0], both[0], eos=EOS)
+    assert outputs(engines[1], both[1], eos=EOS, pages=4, admission=AdmissionMode.OPTIMISTIC) == expected
+    assert sum(request.preemptions for request in both[1]) > 0
 
 
 def test_a_constrained_text_goes_on_at_another_worker(engines: Engines) -> None:
