@@ -36,6 +36,9 @@ WHOLE = 1 << 20
 TOOLS: ArgumentTypes = {"f": {}}
 SIZES = {4: 500, WHOLE: 6_000}  # characters of the shorter output, by those that arrive together
 SPARE = 0.05  # seconds, for what else a machine does
+# Times as long as an output of a fourth of the length. The model's template may have a pattern of its own, which is looked
+# for again after each beginning that has no end: this takes the square (SECURITY.md).
+MOST = {"elements": 24}
 
 
 def seconds(parser: OutputParser, text: str, together: int) -> float:
@@ -59,4 +62,4 @@ def test_an_output_four_times_as_long(form: str, together: int) -> None:
             )
             for size in (SIZES[together], 4 * SIZES[together])
         )
-        assert long < 8 * short + SPARE, f"{piece!r} after {begin!r}: {short:.3f} s, then {long:.3f} s"
+        assert long < MOST.get(form, 8) * short + SPARE, f"{piece!r} after {begin!r}: {short:.3f} s, then {long:.3f} s"
