@@ -36,8 +36,8 @@ WHOLE = 1 << 20
 TOOLS: ArgumentTypes = {"f": {}}
 SIZES = {4: 500, WHOLE: 6_000}  # characters of the shorter output, by those that arrive together
 SPARE = 0.05  # seconds, for what else a machine does
-# Times as long as an output of a fourth of the length. The model's template may have a pattern of its own, which is looked
-# for again after each beginning that has no end: this takes the square (SECURITY.md).
+# Times as long as an output of a fourth of the length. The model's template may have a pattern of its own, which is
+# looked for again after each beginning that has no end: this takes the square (SECURITY.md).
 MOST = {"elements": 24}
 
 
