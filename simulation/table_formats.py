@@ -67,7 +67,7 @@ def _litellm(path: Path) -> TraceContents:
     """Return a spend log's requests in order of time, from 0."""
     log, rows = RequestLog(), list[TraceRow]()
     for line in read_table(path, LITELLM):
-        counts = {name: int(line.number(name, LONGEST)) for name in LITELLM[1:]}
+        counts = {name: line.count(name, LONGEST) for name in LITELLM[1:]}
         texts = {name: line.text(name) for name in ("end_user", "user", "api_key", "model", "call_type", "cache_hit")}
         _iso(line, "startTime")
         rows += log.rows({"startTime": line.text("startTime"), "status": line.text("status"), **texts, **counts})
@@ -84,7 +84,7 @@ def _iso(line: TableRow, column: str) -> float:
 
 
 def _tokens(line: TableRow, column: str) -> int:
-    return max(int(line.number(column, LONGEST)), 1)
+    return max(line.count(column, LONGEST), 1)
 
 
 PUBLISHED = {

@@ -30,7 +30,7 @@ class TableRow:
         """Return a finite number from 0 to `most`; raises InvalidRequest for any other value."""
         text = self.fields.get(column)
         try:
-            value = float(text or "")
+            value = float("" if text is None or "_" in text else text)
         except ValueError:
             raise self.wrong(column, f"{text!r} is not a number") from None
         if not 0 <= value < math.inf:
@@ -38,6 +38,13 @@ class TableRow:
         if value > most:
             raise self.wrong(column, f"{text} is above {most:.12g}, the most that can be simulated")
         return value
+
+    def count(self, column: str, most: float = math.inf) -> int:
+        """Return a whole number from 0 to `most`; raises InvalidRequest for any other value."""
+        value = self.number(column, most)
+        if not value.is_integer():
+            raise self.wrong(column, f"{self.text(column)} is not a whole number")
+        return int(value)
 
     def from_least(self, column: str, least: float, most: float = math.inf) -> float:
         """Return a finite number from `least` to `most`; raises InvalidRequest for any other value."""
@@ -66,7 +73,11 @@ def columns_of(path: Path) -> tuple[str, ...]:
 
 
 def read_table(path: Path, columns: Collection[str]) -> Iterator[TableRow]:
-    """Yield the rows; raises InvalidRequest when the file cannot be read or lacks one of `columns`."""
+    """Yield the rows.
+
+    Raises InvalidRequest when the file cannot be read, lacks one of `columns` or has it twice, and for a row with more
+    fields than the table has columns, since nobody can say which of them is too many.
+    """
     at = 0
     try:
         with io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", newline="") as file:
@@ -75,8 +86,14 @@ def read_table(path: Path, columns: Collection[str]) -> Iterator[TableRow]:
             missing = [column for column in columns if column not in (reader.fieldnames or ())]
             if missing:
                 raise InvalidRequest(f"{path} has no column {', '.join(missing)}")
+            twice = [column for column in columns if list(reader.fieldnames or ()).count(column) > 1]
+            if twice:
+                raise InvalidRequest(f"{path} has more than one column {', '.join(twice)}")
             for fields in reader:
                 at = reader.line_num
+                if None in fields:
+                    has = f"{len(fields) - 1} columns, got {len(fields) - 1 + len(fields[None])} fields"
+                    raise InvalidRequest(f"{path}, line {at}: the table has {has}")
                 yield TableRow(path, at, fields)
     except UNREADABLE as error:
         raise InvalidRequest(f"{path} is neither CSV nor gzip of CSV, after line {at}: {error}") from None

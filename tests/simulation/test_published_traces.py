@@ -207,6 +207,11 @@ def test_a_line_that_fits_no_format_or_several_is_refused(tmp_path: Path, conten
     [
         (("TIMESTAMP,ContextTokens,GeneratedTokens", "5,1,1"), "line 2: TIMESTAMP: '5' is no ISO 8601 time"),
         (("TIMESTAMP,ContextTokens,GeneratedTokens", "2024-05-10,x,1"), "line 2: ContextTokens: 'x' is not a number"),
+        (
+            ("TIMESTAMP,ContextTokens,GeneratedTokens", "2024-05-10,4,000,1"),
+            "line 2: the table has 3 columns, got 4 fields",
+        ),
+        (("TIMESTAMP,ContextTokens,GeneratedTokens", "2024-05-10,4.5,1"), "ContextTokens: 4.5 is not a whole number"),
         (("Timestamp,Model,Request tokens,Response tokens", "5,m,1,"), "line 2: Response tokens: '' is not a number"),
         (("TIMESTAMP,ContextTokens", "x,1"), "has no column arrival_s, input_tokens, output_tokens, nor"),
         (
