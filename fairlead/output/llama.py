@@ -1,4 +1,4 @@
-"""Calls as Llama 3 writes them: `{"name": ..., "parameters": {...}}` in place of an answer; `;` may separate them."""
+"""Calls as Llama 3 writes them: `{"name": ..., "parameters": {...}}` in place of an answer, separated by `;` or `,`."""
 
 import re
 from collections.abc import Collection
@@ -7,7 +7,7 @@ from itertools import count
 from fairlead.output.json_call import json_call
 from fairlead.output.source import Grammar, Source, plain_text, skip_space
 
-_LEAD = re.compile(r"[\s;]*")
+_LEAD = re.compile(r"[\s;,]*")
 
 
 def llama(source: Source, offered: Collection[str] | None) -> Grammar[None]:

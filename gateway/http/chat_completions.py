@@ -19,7 +19,7 @@ from gateway.http.decoding import decode
 from gateway.http.logprobs import of_chat
 from gateway.http.parameters import HARMLESS, Alternatives, Parameters, Unsupported
 from gateway.http.parts_answer import PartsAnswer
-from gateway.http.sampling import Natural, drawn
+from gateway.http.sampling import Maximum, bounded, drawn
 from gateway.http.tools import ToolDefinition, custom_names, left_out_tools, tool_choice, tools_to_offer
 from gateway.http.unsupported import check_supported
 from gateway.tools import needs_call
@@ -41,7 +41,7 @@ class ChatCompletionRequest(Parameters, kw_only=True):
     """The body of a request for a chat completion; implements ParsedRequest."""
 
     messages: Annotated[list[Message], Meta(max_length=MAX_MESSAGES)]
-    max_completion_tokens: Natural | None = None
+    max_completion_tokens: Maximum | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
@@ -61,7 +61,7 @@ class ChatCompletionRequest(Parameters, kw_only=True):
         """See ParsedRequest."""
         sampling = self.sampling()
         if self.max_completion_tokens is not None:
-            sampling.max_tokens = self.max_completion_tokens
+            sampling.max_tokens = bounded(self.max_completion_tokens)
         if self.logprobs:
             sampling.logprobs = self.top_logprobs or 0
         elif self.top_logprobs:

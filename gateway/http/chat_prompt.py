@@ -10,7 +10,7 @@ from fairlead.prompt import as_template_kwargs
 from fairlead.v1 import common_pb2
 from gateway.chat_template import MAX_BYTES, MAX_DEPTH
 from gateway.counts import MAX_TOOL_CALLS, check_count
-from gateway.http.content import Content, media_in, result_text, text_of
+from gateway.http.content import TEXTS, Content, media_in, result_text, text_of
 from gateway.http.tools import custom_arguments
 from gateway.http.wishes import Wish, ask
 from gateway.json_shape import check_shape
@@ -87,7 +87,7 @@ class Message(msgspec.Struct):
         """Return the message's text; raises InvalidRequest for what is not text, but in the result of a tool."""
         if self.role == "tool":
             return result_text(msgspec.to_builtins(self.content))
-        return text_of(self.content, f"{place}.content", ("text", "refusal"))
+        return text_of(self.content, f"{place}.content", TEXTS)
 
 
 def chat_prompt(

@@ -17,6 +17,8 @@ class Part(msgspec.Struct):
     refusal: str | None = None
 
 
+TEXTS = ("text", "input_text", "output_text", "refusal")  # parts of messages of OpenAI's APIs
+REASONING = ("thinking", "redacted_thinking", "reasoning", "reasoning_text", "summary_text")  # parts that are ignored
 # Parts that this server cannot read.
 MEDIA = (
     *("image", "image_url", "input_image", "computer_screenshot"),
@@ -27,19 +29,19 @@ Content = str | Annotated[list[Part], msgspec.Meta(max_length=MAX_MESSAGES)] | N
 
 
 def text_of(content: Content, place: str, types: tuple[str, ...] = ("text",)) -> str:
-    """Return the text of `content`, parts on lines of their own.
+    """Return the text of `content`, parts on lines of their own, without earlier reasoning.
 
     Raises InvalidRequest, which names the part below `place`, where its type is none of `types`.
     """
     if content is None or isinstance(content, str):
         return content or ""
     for index, part in enumerate(content):
-        if part.type not in types:
+        if part.type not in types and part.type not in REASONING:
             expected = " and ".join(map(repr, types))
             raise InvalidRequest(
                 f"only parts of type {expected} are supported, got {part.type[:32]!r}", f"{place}[{index}].type"
             )
-    return "\n".join(part.text or part.refusal or "" for part in content)
+    return "\n".join(part.text or part.refusal or "" for part in content if part.type not in REASONING)
 
 
 def result_text(content: Any) -> str:

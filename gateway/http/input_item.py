@@ -10,11 +10,10 @@ from fairlead.v1 import common_pb2
 from gateway.call import new_id
 from gateway.core.stored_conversation import StoredItem
 from gateway.http.chat_prompt import ROLES, arguments_text
-from gateway.http.content import MEDIA, Content, Part, media_in, result_text, text_of
+from gateway.http.content import MEDIA, REASONING, TEXTS, Content, Part, media_in, result_text, text_of
 from gateway.http.response_tools import full_name
 from gateway.http.tools import custom_arguments
 
-TEXTS = ("input_text", "output_text", "text", "refusal")
 COMPACTED = ("compaction", "compaction_summary", "context_compaction")  # conversations that OpenAI alone can read
 SAID = (*TEXTS, *MEDIA, *COMPACTED, "item_reference")  # what says something that the model would miss
 OF_CALLERS = ("function_call", "custom_tool_call")  # calls of tools that callers define
@@ -125,7 +124,7 @@ class InputItem(msgspec.Struct, omit_defaults=True):
 
     def _parts(self) -> list[dict[str, Any]]:
         parts = [Part("text", self.content)] if isinstance(self.content, str) else self.content or ()
-        texts = [part.text or part.refusal or "" for part in parts]
+        texts = [part.text or part.refusal or "" for part in parts if part.type not in REASONING]
         if self.role == "assistant":
             return [{"type": "output_text", "text": text, "annotations": [], "logprobs": []} for text in texts]
         return [{"type": "input_text", "text": text} for text in texts]

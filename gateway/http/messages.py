@@ -16,7 +16,7 @@ from gateway.http.constraint import of_schema
 from gateway.http.content import Content, text_of
 from gateway.http.decoding import decode
 from gateway.http.message_answer import MessageAnswer
-from gateway.http.sampling import Natural, Sampling
+from gateway.http.sampling import Maximum, Sampling, bounded
 from gateway.http.session import session_of
 from gateway.http.unsupported import check_supported
 from gateway.http.user_id import named_by
@@ -49,7 +49,7 @@ class ThinkingWish(msgspec.Struct):
     """The wish that the model thinks before it answers, or does not; a budget is a number of tokens."""
 
     type: str | None = None
-    budget_tokens: Natural | None = None
+    budget_tokens: Maximum | None = None
 
 
 class Edit(msgspec.Struct):
@@ -104,7 +104,9 @@ class Conversation(UnsupportedByMessages, kw_only=True):
         if self.output_config is not None and self.output_config.effort is not None:
             wishes.append(Wish("output_config.effort", {"reasoning_effort": self.output_config.effort}))
         if self.thinking is not None:
-            budget = {} if self.thinking.budget_tokens is None else {"thinking_budget": self.thinking.budget_tokens}
+            budget = (
+                {} if self.thinking.budget_tokens is None else {"thinking_budget": bounded(self.thinking.budget_tokens)}
+            )
             wishes.append(Wish("thinking", {**thinking(self.thinking.type != "disabled"), **budget}))
         edits = (self.context_management and self.context_management.edits) or ()
         wishes += [
@@ -125,7 +127,7 @@ class Conversation(UnsupportedByMessages, kw_only=True):
 class MessagesRequest(Conversation, kw_only=True):
     """The body of a request for a message; implements ParsedRequest."""
 
-    max_tokens: Natural
+    max_tokens: Maximum
     stop_sequences: list[str] | None = None
     stream: bool | None = None
     metadata: Any = None

@@ -7,7 +7,7 @@ import msgspec
 
 from fairlead.v1 import common_pb2
 from gateway.http.constraint import ConstrainedRequest
-from gateway.http.sampling import Natural
+from gateway.http.sampling import Maximum, Natural
 from gateway.http.wishes import Level, Wish, effort, verbosity, without_effect
 from serving.sampling_params import MAX_LOGPROBS, check_biases
 
@@ -75,7 +75,7 @@ class Parameters(Unsupported, kw_only=True):
 
     stream_options: StreamOptions | None = None
     n: Choices | None = None
-    max_tokens: Natural | None = None
+    max_tokens: Maximum | None = None
     stop: str | list[str] | None = None
     logit_bias: dict[Natural, float] | None = None
     reasoning_effort: Level | None = None

@@ -13,7 +13,7 @@ from gateway.http.decoding import decode
 from gateway.http.input_item import InputItem
 from gateway.http.openai_request import OpenAIRequest
 from gateway.http.response_tools import ResponseTool, ResponseTools
-from gateway.http.sampling import Natural
+from gateway.http.sampling import Maximum
 from gateway.http.unsupported import check_supported
 from gateway.http.wishes import Level, Wish, effort, verbosity, without_effect
 from gateway.tools import needs_call
@@ -54,7 +54,7 @@ class ResponsesRequest(UnsupportedByResponses, kw_only=True):
 
     input: str | Annotated[list[InputItem], msgspec.Meta(max_length=MAX_MESSAGES)]
     instructions: str | None = None
-    max_output_tokens: Natural | None = None
+    max_output_tokens: Maximum | None = None
     text: TextOptions | None = None
     previous_response_id: str | None = None
     conversation: str | ConversationReference | None = None

@@ -9,6 +9,7 @@ from fairlead.v1 import common_pb2
 from serving.sampling_params import check_stops
 
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+Maximum = Annotated[int, msgspec.Meta(ge=0)]  # of tokens; programs send the largest integer of their language
 SEEDS = 2**64
 
 
@@ -34,7 +35,7 @@ class Sampling(msgspec.Struct, kw_only=True):
         """
         check_stops(len(stop or ()), len(self.stop_token_ids or ()))
         return common_pb2.SamplingParams(
-            max_tokens=max_tokens,
+            max_tokens=None if max_tokens is None else bounded(max_tokens),
             temperature=1.0 if self.temperature is None else self.temperature,
             top_p=self.top_p,
             top_k=None if self.top_k is None else max(0, self.top_k),
@@ -48,6 +49,11 @@ class Sampling(msgspec.Struct, kw_only=True):
             min_tokens=self.min_tokens,
             ignore_eos=self.ignore_eos,
         )
+
+
+def bounded(maximum: int) -> int:
+    """Return a maximum of tokens as messages can have it: no context is as long."""
+    return min(maximum, 2**32 - 1)
 
 
 def drawn(sampling: common_pb2.SamplingParams, number: int) -> common_pb2.SamplingParams:

@@ -308,6 +308,19 @@ def test_calls_a_little_off_the_format_are_calls_of_tools_that_were_offered(name
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        f"<tool_call>\n{CALL}\n{CALL}\n</tool_call>",
+        f"<tool_call>[{CALL}, {CALL}]</tool_call>",
+        f"<tool_call>{CALL}, {CALL}",
+        f"<tool_call>{CALL}}}</tool_call>\n<tool_call>[{CALL}]\n",
+    ],
+)
+def test_several_calls_may_stand_between_the_tags(text: str) -> None:
+    assert parsed([text], "hermes").parts == parsed([*text], "hermes").parts == [PARIS, PARIS]
+
+
+@pytest.mark.parametrize(
     "text", ["<function=weather>\n{}</function>\n</tool_call>", "<function=weather>\n{}</function>"]
 )
 def test_a_bare_function_is_a_call_of_a_tool_that_was_offered(text: str) -> None:

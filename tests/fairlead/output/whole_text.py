@@ -2,7 +2,6 @@
 
 import json
 import re
-from itertools import count
 from typing import NamedTuple
 
 SPACE = 32
@@ -15,7 +14,7 @@ CALL = re.compile(
 )
 LOOSE = r'\{\s*"(?:name|type|id|function|arguments|parameters)"'
 TOOLS = ("f", "weather", "clock")
-LEADS = {"hermes": r"\s*", "llama": r"[\s;]*", "mistral": r"[\s\[,]*"}
+LEADS = {"hermes": r"[\s\[,]*", "llama": r"[\s;,]*", "mistral": r"[\s\[,]*"}
 XML_HEADS = {"qwen_coder": r"\s*<function=([^<>\s]+)>", "glm": r"\s*([\w.\-]+)\s*(?=<arg_key>|</tool_call>)"}
 BARE = r"([^<>\s]+)>(?=\s*<(?:parameter=|/function>))"
 XML_KEYS = {
@@ -24,7 +23,7 @@ XML_KEYS = {
 }
 XML_VALUE_ENDS = {"qwen_coder": r"\n?</parameter>", "glm": "</arg_value>"}
 XML_CLOSINGS = {"qwen_coder": "</function>", "glm": ""}
-MARKERS = {"hermes": ("<tool_call>", "</tool_call>"), "mistral": ("[TOOL_CALLS]", "]")}
+MARKERS = {"hermes": ("<tool_call>", ("}", "]", "</tool_call>")), "mistral": ("[TOOL_CALLS]", ("]",))}
 
 
 class Parsed(NamedTuple):
@@ -56,17 +55,19 @@ def parse(text: str, tool_calls: str, reasoning: str, in_reasoning: bool) -> Par
 
 def marked(text: str, kind: str, parts: list[tuple[str, ...]]) -> str:
     """Take what stands before markers and behind them; return the text behind the last one."""
-    begin, end = MARKERS[kind]
+    begin, ends = MARKERS[kind]
     while begin in text:
         before, _, after = text.partition(begin)
         known = len(parts)
-        rest = calls_at(after, kind, parts, most=1 if kind == "hermes" else None)
+        text = calls_at(after, kind, parts)
         if len(parts) == known:
             parts.append(("text", before + begin))
             text = after
             continue
         parts.insert(known, ("text", shortened(before)))
-        text = rest.lstrip().removeprefix(end).lstrip()
+        for end in ends:
+            text = text.lstrip().removeprefix(end)
+        text = text.lstrip()
     return text
 
 
@@ -98,15 +99,13 @@ def elements(text: str, kind: str, parts: list[tuple[str, ...]]) -> str:
     return text
 
 
-def calls_at(text: str, kind: str, parts: list[tuple[str, ...]], most: int | None = None) -> str:
+def calls_at(text: str, kind: str, parts: list[tuple[str, ...]]) -> str:
     """Take the calls with which `text` begins; return what follows."""
-    for number in count():
+    while True:
         lead = re.match(LEADS[kind], text)
         assert lead is not None
         call = CALL.match(text, lead.end())
         is_short = call is not None and call.end() <= HEAD and lead.end() <= HEAD
-        if number == most:
-            return text
         if call is None or not is_short:
             loose = loose_at(text, lead.end()) if lead.end() <= HEAD else None
             if loose is None:
@@ -122,7 +121,6 @@ def calls_at(text: str, kind: str, parts: list[tuple[str, ...]], most: int | Non
         elif text.startswith(","):
             text = text[balanced(text, 0, ["}"]) :]
         text = text.lstrip()
-    raise AssertionError
 
 
 def loose_at(text: str, begin: int) -> tuple[tuple[str, str, str], int] | None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.http.conftest import serving
-from tests.gateway.http.http_client import CHAT, COUNT, HELLO, MESSAGES, RESPONSES, Answer, HttpClient
+from tests.gateway.http.http_client import CHAT, COUNT, HELLO, MESSAGES, RESPONSES, TEXT, Answer, HttpClient
 from tests.services import Stack
 
 EPHEMERAL = {"cache_control": {"type": "ephemeral", "ttl": "1h", "scope": "global"}}
@@ -432,3 +432,39 @@ def test_some_of_the_tools_may_be_called(http: HttpClient, path: str) -> None:
 def test_a_place_is_a_wish(http: HttpClient) -> None:
     answer = http.post(MESSAGES, {"messages": HELLO, "max_tokens": 2, "inference_geo": "us"})
     assert ignored(answer) == "inference_geo"
+
+
+@pytest.mark.parametrize("most", [2**31 - 1, 2**32, 2**53 - 1, 2**63 - 1, 10**30])
+def test_the_largest_integer_of_a_language_is_a_maximum(http: HttpClient, most: int) -> None:
+    last = {"type": "json_schema", "name": "n", "schema": {"enum": [1]}}
+    form = {"type": "json_schema", "json_schema": last}
+    asked: list[tuple[str, dict[str, Any]]] = [
+        (CHAT, {"messages": HELLO, "max_tokens": most, "response_format": form}),
+        (CHAT, {"messages": HELLO, "max_completion_tokens": most, "response_format": form}),
+        (TEXT, {"prompt": "hi", "max_tokens": most, "response_format": form}),
+        (RESPONSES, {"input": "hi", "max_output_tokens": most, "text": {"format": last}}),
+        (
+            MESSAGES,
+            {
+                "messages": HELLO,
+                "max_tokens": most,
+                "output_config": {"format": {"type": "json_schema", "schema": {"enum": [1]}}},
+                "thinking": {"type": "enabled", "budget_tokens": most},
+            },
+        ),
+    ]
+    for path, body in asked:
+        answer = http.post(path, body)
+        assert answer.status == 200, answer.body
+
+
+def test_a_message_may_have_the_texts_of_other_apis_and_earlier_reasoning(http: HttpClient) -> None:
+    """Programs that change the provider within a conversation send what the former one has answered."""
+    thoughts = [{"type": "thinking", "thinking": "Hm."}, {"type": "reasoning", "text": "Hm."}]
+    for kind in ("text", "output_text"):
+        said = {"role": "assistant", "content": [*thoughts, {"type": kind, "text": "wet"}]}
+        plain = {"role": "assistant", "content": "wet"}
+        chats = [http.chat(messages=[*HELLO, each, *HELLO]) for each in (said, plain)]
+        assert [answer.status for answer in chats] == [200, 200], chats[0].body
+        assert chats[0].json["usage"]["prompt_tokens"] == chats[1].json["usage"]["prompt_tokens"]
+        assert length(http, [*HELLO, said, *HELLO]) == length(http, [*HELLO, plain, *HELLO])
