@@ -2,7 +2,7 @@
 
 from fairlead.errors import InvalidRequest, Unavailable
 from fairlead.v1 import common_pb2, worker_pb2
-from serving.names import MAX_NAME
+from serving.names import MAX_NAME, MAX_SPELLING
 from serving.sampling_params import SamplingParams
 
 TOOLS = "prompt.chat.tools"
@@ -23,7 +23,7 @@ def check_tools(chat: common_pb2.Chat) -> None:
         if message.tool_call_id and message.role != "tool":
             raise InvalidRequest(f"only a tool's message has it, got {message.role!r}", f"{field}.tool_call_id")
         for number, call in enumerate(message.tool_calls):
-            _check_name(call.name, f"{field}.tool_calls[{number}].name")
+            _check_name(call.name, f"{field}.tool_calls[{number}].name", MAX_SPELLING)  # a model that errs may go on
 
 
 def check_rendered(chat: common_pb2.Chat, encoded: worker_pb2.EncodeResponse) -> None:
@@ -58,6 +58,6 @@ def _check_choice(chat: common_pb2.Chat) -> None:
         raise InvalidRequest(f"must name one of the tools, got {name[:MAX_NAME]!r}", CHOICE)
 
 
-def _check_name(name: str, field: str) -> None:
-    if not 0 < len(name) <= MAX_NAME:
-        raise InvalidRequest(f"must have 1 to {MAX_NAME} characters, got {len(name)}", field)
+def _check_name(name: str, field: str, most: int = MAX_NAME) -> None:
+    if not 0 < len(name) <= most:
+        raise InvalidRequest(f"must have 1 to {most} characters, got {len(name)}", field)

@@ -76,7 +76,7 @@ def read_table(path: Path, columns: Collection[str]) -> Iterator[TableRow]:
     """Yield the rows.
 
     Raises InvalidRequest when the file cannot be read, lacks one of `columns` or has it twice, and for a row with more
-    fields than the table has columns, since nobody can say which of them is too many.
+    fields than the table has columns, of which any may be the one too many.
     """
     at = 0
     try:

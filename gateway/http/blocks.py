@@ -9,13 +9,10 @@ from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
 from gateway.counts import MAX_MESSAGES, MAX_TOOLS, check_count
 from gateway.http.chat_prompt import arguments_text
-from gateway.http.content import media_in, result_text
+from gateway.http.content import media_in, result_text, text_in
 
-EXPECTED = {
-    "user": "'text' and 'tool_result'",
-    "assistant": "'text', 'tool_use' and 'thinking'",
-    "system": "'text'",
-}
+OF_ASSISTANT = ("text", "tool_use", "compaction", "thinking", "redacted_thinking")
+EXPECTED = {"user": "'text' and 'tool_result'", "system": "'text'"}
 
 
 class Block(msgspec.Struct):
@@ -28,11 +25,14 @@ class Block(msgspec.Struct):
     input: Any = None
     tool_use_id: str | None = None
     content: Any = None
+    source: Any = None  # of a document, or of what a search has found
+    title: Any = None
 
-    @property
-    def is_left_out(self) -> bool:
-        """Whether the block is a call, the result or a file of a tool that Anthropic's servers have run."""
-        return self.type.endswith(("_tool_use", "_tool_result")) or self.type in ("container_upload", "fallback")
+    def is_left_out(self, role: str) -> bool:
+        """Return whether the block is of a tool that Anthropic's servers have run, or of them in another way."""
+        if role == "assistant":
+            return self.type not in OF_ASSISTANT
+        return self.type.endswith(("_tool_use", "_tool_result")) or self.type == "container_upload"
 
 
 class MessageBlocks(msgspec.Struct):
@@ -46,7 +46,7 @@ class MessageBlocks(msgspec.Struct):
         for index, block in enumerate(self.content if isinstance(self.content, list) else ()):
             if block.type == "tool_result":
                 yield from (f"{place}[{index}].content[{part}]" for part in media_in(block.content))
-            elif block.is_left_out:
+            elif block.is_left_out(self.role):
                 yield f"{place}[{index}]"
 
     def as_messages(self, place: str) -> Iterator[common_pb2.ChatMessage]:
@@ -75,7 +75,9 @@ class MessageBlocks(msgspec.Struct):
                     results += 1
                     content = result_text(block.content)
                     yield common_pb2.ChatMessage(role="tool", content=content, tool_call_id=block.tool_use_id)
-                case _ if block.is_left_out:
+                case "user", "document" | "search_result" if (text := text_in(msgspec.to_builtins(block))) is not None:
+                    texts.append(text)
+                case _ if block.is_left_out(self.role):
                     pass
                 case _:
                     problem = f"only blocks of type {EXPECTED[self.role]} are supported here, got {block.type[:32]!r}"

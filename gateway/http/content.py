@@ -64,15 +64,15 @@ def media_in(content: Any) -> Iterator[int]:
 
 
 def _is_medium(part: Mapping[str, Any]) -> bool:
-    return part.get("type") in MEDIA and _text_in(part) is None
+    return part.get("type") in MEDIA and text_in(part) is None
 
 
 def _part_text(part: Mapping[str, Any]) -> str:
-    text = f"[{part['type']}]" if _is_medium(part) else _text_in(part)
+    text = f"[{part['type']}]" if _is_medium(part) else text_in(part)
     return msgspec.json.encode(part).decode() if text is None else text
 
 
-def _text_in(part: Mapping[str, Any]) -> str | None:
+def text_in(part: Mapping[str, Any]) -> str | None:
     """Return the text of a part, of the source of a document, or of the parts of what a search has found."""
     match part:
         case {"type": "refusal", "refusal": str(text)}:

@@ -468,3 +468,35 @@ def test_a_message_may_have_the_texts_of_other_apis_and_earlier_reasoning(http: 
         assert [answer.status for answer in chats] == [200, 200], chats[0].body
         assert chats[0].json["usage"]["prompt_tokens"] == chats[1].json["usage"]["prompt_tokens"]
         assert length(http, [*HELLO, said, *HELLO]) == length(http, [*HELLO, plain, *HELLO])
+
+
+def test_blocks_with_a_text_are_read_and_those_of_other_servers_left_out(http: HttpClient) -> None:
+    def asked(*messages: Any) -> Answer:
+        return http.post(MESSAGES, {"messages": list(messages), "max_tokens": 2})
+
+    def tokens(answer: Answer) -> int:
+        usage = answer.json["usage"]
+        return int(usage["input_tokens"] + usage["cache_read_input_tokens"])
+
+    def said(role: str, *blocks: Any) -> Any:
+        return {"role": role, "content": list(blocks)}
+
+    text = {"type": "text", "text": "wet"}
+    plain = tokens(asked(said("user", text), said("assistant", text), *HELLO))
+    for block in (DOCUMENT, {"type": "search_result", "content": [text]}):
+        assert tokens(asked(said("user", block), said("assistant", text), *HELLO)) == plain
+    compaction = {"type": "compaction", "content": "wet"}
+    assert tokens(asked(said("user", text), said("assistant", compaction), *HELLO)) == plain
+    upload = {"type": "container_upload", "file_id": "f"}
+    answer = asked(said("user", text, upload), said("assistant", text, {"type": "of_next_year"}), *HELLO)
+    assert tokens(answer) == plain
+    assert ignored(answer) == "messages[0].content[1], messages[1].content[1]"
+
+
+def test_a_long_name_that_a_model_wrote_is_taken_back(http: HttpClient) -> None:
+    """A call is told whatever its name is, so that it may be sent again; a tool's name has the usual limit."""
+    call = {"id": "c", "type": "function", "function": {"name": "f" * 500, "arguments": "{}"}}
+    said = {"role": "assistant", "content": None, "tool_calls": [call]}
+    result = {"role": "tool", "tool_call_id": "c", "content": "no such tool"}
+    assert http.chat(messages=[*HELLO, said, result]).status == 200
+    assert http.chat(tools=[{"type": "function", "function": {"name": "f" * 129}}]).status == 400
