@@ -8,7 +8,8 @@ from functools import partial
 
 import grpc
 
-from fairlead.errors import Cancelled, FairleadError, InvalidRequest, Unavailable
+from fairlead.errors import Cancelled, FairleadError, InvalidRequest, TooLong, Unavailable
+from fairlead.rpc.channel import MAX_MESSAGE_BYTES
 from fairlead.v1 import worker_pb2, worker_pb2_grpc
 from local_worker.attempt import AttemptEnded, AttemptEvents, Submission
 from local_worker.backend import Backend, Encoder
@@ -224,7 +225,17 @@ class TokenizerService(worker_pb2_grpc.TokenizerServicer):
         return await self._executor.run(request.client, size, partial(self._decode, request))
 
     def _decode(self, request: worker_pb2.DecodeRequest) -> worker_pb2.DecodeResponse:
-        return worker_pb2.DecodeResponse(text=self._encoder.decode(request.token_ids, request.model))
+        reply = worker_pb2.DecodeResponse(text=self._encoder.decode(request.token_ids, request.model))
+        _check_size(reply.ByteSize(), "tokens")
+        return reply
 
     def _encode(self, request: worker_pb2.EncodeRequest) -> worker_pb2.EncodeResponse:
-        return to_encode_response(self._encoder.encode(prompt_from(request)))
+        reply = to_encode_response(self._encoder.encode(prompt_from(request)))
+        _check_size(reply.ByteSize(), "prompt")
+        return reply
+
+
+def _check_size(size: int, field: str) -> None:
+    """Raise TooLong, which names the request's field, for a reply that no message can carry: gRPC logs a traceback."""
+    if size > MAX_MESSAGE_BYTES:
+        raise TooLong(f"what is made of it has at most {MAX_MESSAGE_BYTES} bytes, got {size}", field)

@@ -86,7 +86,8 @@ class InputItem(msgspec.Struct, omit_defaults=True):
             content = self._result()
             messages.append(common_pb2.ChatMessage(role="tool", content=content, tool_call_id=self.call_id or self.id))
         else:
-            raise InvalidRequest(f"must be message, or a type without content, got {kind[:32]!r}", f"{place}.type")
+            problem = f"what such an item says cannot be read here, got {kind[:32]!r}"
+            raise InvalidRequest(f"{problem}: send the message, or the whole conversation", f"{place}.type")
 
     def stored(self) -> StoredItem | None:
         """Return the item as a conversation has it, with an id of its own; None for what is ignored.

@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 
+from fairlead.errors import TooLong
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.prompt import as_prompt
+from fairlead.rpc.status import from_call
 from fairlead.token_ids import pack_ids
 from fairlead.v1 import common_pb2, scheduler_pb2, scheduler_pb2_grpc, worker_pb2, worker_pb2_grpc
 from serving.constraint import Constraint
@@ -192,6 +194,22 @@ async def test_encode_gives_ids_and_the_digests_of_full_blocks(worker_address: s
         with pytest.raises(grpc.aio.AioRpcError) as error:
             await stub.Encode(worker_pb2.EncodeRequest(), metadata=METADATA)
         assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_tokens_that_no_message_can_carry_are_refused_without_a_traceback(start_service: StartService) -> None:
+    worker = start_service("local_worker", engine="fake", scheduler="127.0.0.1:1")
+    call = common_pb2.ToolCall(id="x", name="f")
+    messages = [
+        common_pb2.ChatMessage(role="assistant", tool_calls=[call]),
+        common_pb2.ChatMessage(role="tool", tool_call_id="call_" * 1_000_000, content="y"),
+    ]
+    request = worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(chat=common_pb2.Chat(messages=messages)))
+    async with open_channel(worker.address) as channel:
+        tokenizer = worker_pb2_grpc.TokenizerStub(channel)
+        with pytest.raises(grpc.aio.AioRpcError, match=r"prompt: .* at most 16777216 bytes, got ") as error:
+            await tokenizer.Encode(request, metadata=METADATA)
+        assert isinstance(from_call(error.value), TooLong)
+    assert "Traceback" not in worker.log
 
 
 class Scheduler(scheduler_pb2_grpc.SchedulerServicer):

@@ -73,7 +73,7 @@ def test_bad_pages(http: HttpClient, query: str, param: str, limit: str, value: 
         ("/{id}", {"metadata": "x"}, "metadata", "Expected `object", "got `str`"),
         ("/{id}/items", {}, None, "required field", "`items`"),
         ("/{id}/items", {"items": TOO_MANY}, "items", "at most 10000 items", "got 10001"),
-        ("/{id}/items", {"items": [{"type": "item_reference"}]}, "items[0].type", "message, ", "'item_reference'"),
+        ("/{id}/items", {"items": [{"type": "item_reference"}]}, "items[0].type", "cannot be read", "'item_reference'"),
         ("/{id}/items", {"items": [{"role": "user", "content": [IMAGE]}]}, "items[0].content[0].type", "", "image"),
         ("/{id}/items", {"items": [CALL]}, "items[0].name", "needs the name of a function", "items[0]"),
     ],
