@@ -80,8 +80,8 @@ assert (choice.finish_reason, call.function.name, call.function.arguments) == ("
 named = {"type": "function", "name": "f"}
 called = client.responses.create(model="tiny", input="hello", tools=[named], tool_choice=named)
 assert [(item.type, item.name, item.arguments) for item in called.output] == [("function_call", "f", "{}")]
-custom = {"type": "custom", "custom": {"name": "f"}}
-assert refused(openai.BadRequestError, tools=tools, tool_choice=custom).param == "tool_choice"
+unknown = {"type": "function", "function": {"name": "g"}}
+assert refused(openai.BadRequestError, tools=tools, tool_choice=unknown).param == "tool_choice"
 try:
     for _ in client.chat.completions.create(
         model="tiny", messages=messages, stream=True, extra_body=body, extra_headers={"x-fairlead-timeout": "1"}
