@@ -160,7 +160,7 @@ def _users(status: scheduler_pb2.StatusResponse, width: int) -> list[str]:
             _add(total, client)
             total.balances.append(f"{worker.worker} {client.balance:,.0f}")
     head = "balance by worker"
-    balances = max(len(head), *(len(", ".join(total.balances)) for total in totals.values()))
+    balances = max([len(head), *(len(", ".join(total.balances)) for total in totals.values())])
     columns: Sequence[Column[Totals]] = [
         Column("user", 24, lambda row: row.name, is_text=True),
         *SUMS,

@@ -1,4 +1,4 @@
-"""Text tables with as many columns as fit. The first column is as wide as it needs or as space permits."""
+"""Text tables with as many columns as fit. Texts are as wide as they need or as space permits, the first first."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ ELLIPSIS = "…"
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[Row]):
-    """A column of a table, where text is cut to `width` but numbers never are; the first column may be wider.
+    """A column of a table, where text is cut to `width` if there is no more space, but numbers never are.
 
     Columns with a `rank` are dropped when space is short, the highest rank first.
     """
@@ -30,9 +30,10 @@ def table(columns: Sequence[Column[Row]], rows: Sequence[Row], width: int) -> li
     }
     while _sum(widths) > width and (optional := [column for column in widths if column.rank]):
         del widths[max(optional, key=lambda column: column.rank)]
-    first = next(iter(widths))
-    longest = max(map(len, cells[first]))
-    widths[first] = max(widths[first], min(longest, widths[first] + width - _sum(widths)))
+    for column in widths:
+        if column.is_text:  # the names that stand first have the space that is left
+            longest = max(map(len, cells[column]))
+            widths[column] = max(widths[column], min(longest, widths[column] + width - _sum(widths)))
     shown = ([_fit(cell, widths[column], column.is_text) for cell in cells[column]] for column in widths)
     return [" ".join(line).rstrip() for line in zip(*shown, strict=True)]
 

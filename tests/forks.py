@@ -10,7 +10,6 @@ process for each program.
 
 import ctypes
 import errno
-import functools
 import gc
 import importlib
 import os
@@ -80,10 +79,16 @@ class Forks:
             return self._connection.recv()
 
 
-@functools.cache
+_known: dict[Program, Forks] = {}
+_one_starts = threading.Lock()  # a second connection of this process, and its process, would be left to the collector
+
+
 def forks_of(program: Program) -> Forks:
     """Return the one process of the run that forks the program."""
-    return Forks(program)
+    with _one_starts:
+        if program not in _known:
+            _known[program] = Forks(program)
+        return _known[program]
 
 
 class Fork:

@@ -53,7 +53,7 @@ def test_other_commands_find_the_running_stack(shared: tuple[Command, Running]) 
     generated = command.run("generate", "hello", "--max-tokens", "8", "--user", "ann")
     assert generated.returncode == 0, generated.stderr
     assert len(generated.stdout.rstrip("\n")) == 8, "the fake engine's tokens are one character each"
-    status = command.call("status")
+    status = command.call("status", "--wide")
     assert status.returncode == 0
     assert "worker-0" in status.stdout
     assert "worker-1" in status.stdout

@@ -37,7 +37,7 @@ def test_engines_that_run_already_are_served_by_one_command(tmp_path: Path) -> N
             )
             answered = command.run("generate", "hello", "--max-tokens", "8")
             assert (answered.returncode, bool(answered.stdout.strip())) == (0, True), answered.stderr
-            assert command.call("status").stdout.count("adapted") == 2
+            assert command.call("status", "--wide").stdout.count("adapted") == 2
             assert up.end(signal.SIGTERM) == 0
             assert "--max-num-seqs" not in up.rest()
         finally:

@@ -66,7 +66,7 @@ def test_a_quantum_is_refused_where_no_policy_reads_it(module: str, capsys: pyte
     )
 
 
-@pytest.mark.parametrize("module", SERVICES)
+@pytest.mark.parametrize("module", MAINS)
 @pytest.mark.parametrize(
     ("argv", "environ", "complaint"),
     [

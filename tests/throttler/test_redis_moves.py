@@ -108,7 +108,7 @@ async def test_a_scheduler_holds_its_lease_at_the_new_master(pair: Pair) -> None
         second = pair.servers[1].client
         second.delete("fairlead:pool:lease")
         await until(lambda: second.get("fairlead:pool:lease") == b"me", "it holds a lease at the new master")
-        assert lease.epoch == 2
+        await until(lambda: lease.epoch == 2, "it knows its epoch")
 
 
 async def test_pickers_keep_their_accounts_at_the_new_master(pair: Pair) -> None:

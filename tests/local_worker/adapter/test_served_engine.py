@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import grpc
@@ -35,6 +36,8 @@ class Served:
         )
         for name in self.engines:
             self.start_adapter(name)
+            # Between idle adapters a call goes to the one that joined first.
+            eventually(partial(self.serves, name), f"{name} serves")
         self.gateway = stack.gateway(throttle="none")
 
     def start_adapter(self, name: str) -> None:
@@ -48,6 +51,9 @@ class Served:
             max_running=MOST_RUNNING,
             token_budget=64,
         )
+
+    def serves(self, name: str) -> bool:
+        return name in self.serving()
 
     def serving(self) -> set[str]:
         """The adapters that are in the fleet and take requests."""

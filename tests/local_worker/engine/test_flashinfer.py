@@ -17,6 +17,7 @@ from local_worker.engine.batch_inputs import BatchInputs, lone_slice
 from local_worker.engine.graph_sizes import GraphSize, graph_sizes, idle_slices
 from local_worker.engine.runner import TransformersEngine
 from local_worker.engine.sdpa import Sdpa
+from local_worker.engine.varlen import Varlen
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request, run
 from tests.local_worker.engine.flashinfer_stand_in import PROCESSORS, stand_in
 from tests.local_worker.engine.test_exactness import CONFIGS, OPTIONS, SIZES, generate, make_model, prompts
@@ -114,7 +115,7 @@ def test_sizes_of_graphs_hold_the_running_requests_and_fit_in_the_context() -> N
     assert graph_sizes(1000, 1 << 17)[-1] == (128, 512)
 
 
-def test_the_engine_serves_by_sdpa_where_flashinfer_cannot_be_imported(
+def test_torch_computes_attention_where_flashinfer_cannot_be_imported(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "flashinfer", None)
@@ -123,5 +124,5 @@ def test_the_engine_serves_by_sdpa_where_flashinfer_cannot_be_imported(
     engine = TransformersEngine(make_model(config).to(torch.bfloat16), OPTIONS)
     engine._device = torch.device("cuda")
     with caplog.at_level("WARNING"):
-        assert isinstance(engine._backend(), Sdpa)
+        assert isinstance(engine._backend(), Sdpa | Varlen)
     assert "FlashInfer cannot be imported" in caplog.text
