@@ -294,6 +294,29 @@ async def test_a_flooder_gets_no_more_than_a_client_with_few_calls(fleet: Fleet)
     assert finished["flood"] < 2 * finished["meek"]
 
 
+def test_one_command_puts_fairlead_beside_both(fleet: Fleet, tmp_path: Path) -> None:
+    """As README has it; the engines go on with what else asks them."""
+    urls = [
+        f"http://127.0.0.1:{engine.port}?kv-events={engine.events}&kv-replay={engine.replay}"
+        for engine in fleet.engines.values()
+    ]
+    limits = [f"--worker-arg=--max-running={MOST_RUNNING}", "--worker-arg=--token-budget=256"]
+    command = Command(tmp_path)
+    up = command.up_with("--beside", ",".join(urls), *limits)
+    try:
+        up.wait_for("ready: gateway")
+        for engine in fleet.engines.values():
+            up.wait_for(f"beside http://127.0.0.1:{engine.port}, with KV events from {engine.events}")
+        text = "One command, and a long beginning that is the same for all. " * 4
+        generated = command.run("generate", text, "--raw", "--max-tokens", str(TOKENS))
+        assert generated.returncode == 0, generated.stderr
+        output = generated.stdout.rstrip("\n")
+        assert output
+        assert fleet.engines["a"].complete(text, TOKENS).startswith(output)
+    finally:
+        up.close()
+
+
 def test_calls_go_on_elsewhere_when_an_engine_dies(fleet: Fleet) -> None:
     texts = [f"A story that goes on elsewhere, number {number}" for number in range(4)]
     undisturbed = [output_of(call(fleet, text, 200)) for text in texts]
@@ -320,26 +343,3 @@ def test_calls_go_on_elsewhere_when_an_engine_dies(fleet: Fleet) -> None:
         return {member.worker for member in members if not member.load.draining}
 
     eventually(lambda: serving() == {"b"}, "a has left the fleet")
-
-
-def test_one_command_puts_fairlead_beside_both(fleet: Fleet, tmp_path: Path) -> None:
-    """As README has it; the engines go on with what else asks them."""
-    urls = [
-        f"http://127.0.0.1:{engine.port}?kv-events={engine.events}&kv-replay={engine.replay}"
-        for engine in fleet.engines.values()
-    ]
-    limits = [f"--worker-arg=--max-running={MOST_RUNNING}", "--worker-arg=--token-budget=256"]
-    command = Command(tmp_path)
-    up = command.up_with("--beside", ",".join(urls), *limits)
-    try:
-        up.wait_for("ready: gateway")
-        for engine in fleet.engines.values():
-            up.wait_for(f"beside http://127.0.0.1:{engine.port}, with KV events from {engine.events}")
-        text = "One command, and a long beginning that is the same for all. " * 4
-        generated = command.run("generate", text, "--raw", "--max-tokens", str(TOKENS))
-        assert generated.returncode == 0, generated.stderr
-        output = generated.stdout.rstrip("\n")
-        assert output
-        assert fleet.engines["a"].complete(text, TOKENS).startswith(output)
-    finally:
-        up.close()
