@@ -1,6 +1,7 @@
 """The built-in model, for real: converted once, loaded, asked."""
 
 import json
+from collections.abc import Iterator
 
 import pytest
 
@@ -17,8 +18,12 @@ pytestmark = pytest.mark.model
 
 
 @pytest.fixture(scope="module")
-def model() -> ServedModel:
-    return load_model(WorkerConfig(secret="s" * 16, threads=1, block_tokens=BLOCK, kv_tokens=64 * BLOCK))
+def model() -> Iterator[ServedModel]:
+    model = load_model(WorkerConfig(secret="s" * 16, threads=1, block_tokens=BLOCK, kv_tokens=64 * BLOCK))
+    yield model
+    model.engine.close()
+    assert model.sandbox is not None
+    model.sandbox.close()
 
 
 def answer(model: ServedModel, chat: Chat, sampling: SamplingParams = SHORT) -> str:
