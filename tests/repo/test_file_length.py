@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.repo.test_text import ROOT, text_files
 
-CAP = 300  # lines, as CONTRIBUTING.md says; tests and generated code may be longer
+CAP = 400  # lines, as CONTRIBUTING.md says; tests and generated code may be longer
 
 
 def too_long(root: Path) -> dict[str, int]:
