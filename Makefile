@@ -40,18 +40,18 @@ test-clients: setup ## run the tests with LiteLLM, LM Evaluation Harness, AIPerf
 	$(PYTEST) --timeout 900 -m clients tests/gateway/http tests/agents
 
 flood: vllm-venv ## compare vLLM, LiteLLM and Fairlead while a user floods, on the same engine (half an hour)
-	$(VLLM_VENV)/bin/python -m bench.flood
+	$(VLLM_VENV)/bin/python -m lab.bench.flood
 
 gpu-check: setup ## on a CUDA device: run its tests, measure engine and policies, and write build/gpu-check/report.md
-	$(BIN)/python -m bench.gpu_quick build/gpu-check
+	$(BIN)/python -m lab.bench.gpu_quick build/gpu-check
 
 # Compiled once: about 200 seconds of processor time for each kernel.
-build/gpu-kernels/.ready: bench/gpu/kernels.py constraints/gpu.txt | $(READY)
-	$(BIN)/python -m bench.gpu.kernels $(@D)
+build/gpu-kernels/.ready: lab/bench/gpu/kernels.py constraints/gpu.txt | $(READY)
+	$(BIN)/python -m lab.bench.gpu.kernels $(@D)
 	@touch $@
 
-gpu-pack: setup build/gpu-kernels/.ready ## make build/gpu-pack for a GPU machine without a package registry (bench/GPU.md)
-	$(BIN)/python -m bench.gpu.pack $(if $(WORKER),--worker)
+gpu-pack: setup build/gpu-kernels/.ready ## make build/gpu-pack for a GPU machine without a package registry (lab/bench/GPU.md)
+	$(BIN)/python -m lab.bench.gpu.pack $(if $(WORKER),--worker)
 
 attack: setup ## attack real processes for hours, or as long as ATTACKS says, and write build/attacks.md
 	@mkdir -p build
@@ -110,13 +110,12 @@ test-vllm: vllm-venv ## run the tests that need vLLM, those of its contract also
 	TRITON_INTERPRET=1 $(VLLM_PYTEST) -k "(process or tensor or refuses_a_pipeline or name_a_lora_adapter) and not behind" tests/vllm
 	$(VLLM_PYTEST) -m vllm $(VLLM_TESTS)
 
-mutate: setup build/mutate-venv ## see whether tests notice wrong changes of cores: CORE="call dlpm", SAMPLE=30 of each (docs/mutation.md)
+mutate: setup build/mutate-venv ## see whether tests notice wrong changes of cores: CORE="call dlpm", SAMPLE=30 of each (lab/mutation.md)
 	build/mutate-venv/bin/python tests/mutation/run.py $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SINCE),--since $(SINCE)) $(if $(LIMIT),--seconds $(LIMIT)) $(if $(AGAIN),--again) $(CORE)
 
-lint: setup ## check style, formatting, docstrings, types, import contracts and that the generated protos are current
+lint: setup ## check style, formatting, types, import contracts and that the generated protos are current
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/python docs/docstrings.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/repo/test_protos.py
@@ -125,7 +124,7 @@ format: setup ## format the code and apply the safe fixes
 	$(BIN)/ruff check --fix --exit-zero
 	$(BIN)/ruff format
 
-protos: setup ## regenerate fairlead/v1, serving/envoy, local_worker/engine_wire and docs/api.md from protos/
+protos: setup ## regenerate fairlead/v1, serving/envoy, engine_adapter/wire and docs/api.md from protos/
 	$(BIN)/python protos/generate.py
 	$(BIN)/python docs/api_reference.py
 

@@ -63,7 +63,7 @@ class EnvoyStack:
         limiter = self._spawn("limiter", "throttler", ["--listen", "127.0.0.1:0", *self._args["limiter"]])
         engines = [_address(engine) for engine in starting]
         picker_args = ["--listen", "127.0.0.1:0", "--endpoints", ",".join(engines), *self._args["picker"]]
-        picker = self._spawn("picker", "global_scheduler.endpoint_picker", picker_args)
+        picker = self._spawn("picker", "endpoint_picker", picker_args)
         config = envoy_configuration(
             listen=self.listen, engines=engines, picker=_address(picker), limiter=_address(limiter)
         )

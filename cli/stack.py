@@ -57,7 +57,7 @@ class Stack:
         # Engines that each use all cores slow each other down several times.
         threads = max(1, (os.cpu_count() or 1) // workers)
         own = ["local_worker", "--model", model, "--engine", engine, "--threads", str(threads)]
-        beside = [["local_worker.adapter", *arguments] for arguments in engines]
+        beside = [["engine_adapter", *arguments] for arguments in engines]
         # The module of each worker and its arguments, by the worker's name.
         self._commands = {f"worker-{number}": command for number, command in enumerate(beside or [own] * workers)}
         self._worker_args = list(worker_args)

@@ -7,9 +7,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from engine_adapter.config import AdapterConfig
 from gateway.config import GatewayConfig
 from global_scheduler.config import SchedulerConfig
-from local_worker.adapter.config import AdapterConfig
 from local_worker.config import WorkerConfig
 
 SCHEMA = Path(__file__).parents[1] / "deploy" / "helm" / "fairlead" / "values.schema.json"

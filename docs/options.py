@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+from endpoint_picker.config import PickerConfig
+from engine_adapter.config import AdapterConfig
 from gateway.config import GatewayConfig
 from global_scheduler.config import SchedulerConfig
-from global_scheduler.endpoint_picker.config import PickerConfig
-from local_worker.adapter.config import AdapterConfig
 from local_worker.config import WorkerConfig
 from serving.environment import PREFIX, SHARED, ServiceName, variable
 from serving.flags import flag
@@ -27,9 +27,9 @@ defaults do for most clusters; the last column names the situation in which an o
 SERVICES: dict[str, tuple[ServiceName, type[Any]]] = {
     "gateway": (ServiceName.GATEWAY, GatewayConfig),
     "global_scheduler": (ServiceName.SCHEDULER, SchedulerConfig),
-    "global_scheduler.endpoint_picker": (ServiceName.PICKER, PickerConfig),
+    "endpoint_picker": (ServiceName.PICKER, PickerConfig),
     "local_worker": (ServiceName.WORKER, WorkerConfig),
-    "local_worker.adapter": (ServiceName.ADAPTER, AdapterConfig),
+    "engine_adapter": (ServiceName.ADAPTER, AdapterConfig),
     "throttler": (ServiceName.THROTTLER, ThrottlerConfig),
 }
 

@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.page.browser import Browser, executable
+from lab.bench.page.browser import Browser, executable
 
 FOLDER = Path(__file__).parent / "img"
 SECONDS = 60.0  # of contention before a picture

@@ -6,16 +6,16 @@ from typing import Any
 
 from opentelemetry.metrics import NoOpMeter
 
+from endpoint_picker.app import make_picker
+from endpoint_picker.config import PickerConfig
+from endpoint_picker.core.service_counters import ServiceCounters
+from endpoint_picker.metrics import PickerMetrics
 from fairlead.v1 import scheduler_pb2
 from gateway.accounting import Accounting
 from gateway.metrics import CallMetrics, PlacementMetrics, StateMetrics, ThrottlingMetrics
 from gateway.upstream.placements import PlacementCounts
 from global_scheduler.app import make_service
 from global_scheduler.config import SchedulerConfig
-from global_scheduler.core.service_counters import ServiceCounters
-from global_scheduler.endpoint_picker.app import make_picker
-from global_scheduler.endpoint_picker.config import PickerConfig
-from global_scheduler.endpoint_picker.metrics import PickerMetrics
 from global_scheduler.leadership import SoleLeadership
 from global_scheduler.metrics import SchedulerMetrics
 from local_worker.metrics import WorkerMetrics

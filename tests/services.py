@@ -24,9 +24,9 @@ LONGEST_PAUSE = 0.1
 SERVICES = {
     "gateway": ServiceName.GATEWAY,
     "global_scheduler": ServiceName.SCHEDULER,
-    "global_scheduler.endpoint_picker": ServiceName.PICKER,
+    "endpoint_picker": ServiceName.PICKER,
     "local_worker": ServiceName.WORKER,
-    "local_worker.adapter": ServiceName.ADAPTER,
+    "engine_adapter": ServiceName.ADAPTER,
     "throttler": ServiceName.THROTTLER,
     "tests.agents": ServiceName.WORKER,
 }
@@ -181,9 +181,7 @@ class Stack:
     def adapter(self, name: str, **settings: object) -> None:
         """Start an adapter beside an engine."""
         self._models[name] = 1
-        self.workers[name] = self.start(
-            "local_worker.adapter", **{"name": name, "scheduler": self.addresses, **settings}
-        )
+        self.workers[name] = self.start("engine_adapter", **{"name": name, "scheduler": self.addresses, **settings})
 
     def replace_worker(self, name: str, **settings: object) -> None:
         """Kill one, and start another of its name."""

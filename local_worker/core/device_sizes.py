@@ -3,7 +3,7 @@
 A fairness bound is proportional to the number of tokens that the KV cache holds (docs/fairness.md). With these defaults
 the bound is at most some minutes of work on either kind of device. A client may wait for two quanta of service to
 another client, so a quantum is a quarter of the tokens of a step: 512 cost units are a tenth of a second of a GPU, and
-more than a second of a CPU (bench/README.md).
+more than a second of a CPU (lab/bench/README.md).
 """
 
 from dataclasses import dataclass

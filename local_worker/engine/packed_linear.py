@@ -1,8 +1,8 @@
 """Linear layers whose weights are stored in the layout that oneDNN's kernels read.
 
-On the machines measured (bench/engine) they are twice as fast as torch's own layers at any number of rows. A single row
-is computed by another kernel with another order of summation. From two rows on, the result of a row does not depend on
-the other rows.
+On the machines measured (lab.bench.engine) they are twice as fast as torch's own layers at any number of rows. A single
+row is computed by another kernel with another order of summation. From two rows on, the result of a row does not depend
+on the other rows.
 """
 
 import torch

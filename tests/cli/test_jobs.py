@@ -14,7 +14,7 @@ import pytest
 from cli.job_progress import JobProgress
 from cli.jobs import SimulationFailed, run_jobs
 from fairlead.errors import InvalidRequest
-from reproduction.streams import Stream, Streams
+from lab.reproduction.streams import Stream, Streams
 from simulation.progress import WIDTH, ProgressBar
 from simulation.run import Scenario
 from simulation.simulation_job import Ended

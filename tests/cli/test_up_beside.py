@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cli.beside import ASSUMED, EVENTS_PORT, RunningEngine, parse_engines, told, with_events
-from local_worker.adapter.config import AdapterConfig
+from engine_adapter.config import AdapterConfig
 from serving.config import ConfigError
 from tests.cli.commands import Command, called
 from tests.served_engine.process import EngineProcess

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.page.browser import Browser, executable
+from lab.bench.page.browser import Browser, executable
 from tests.cli.commands import Command, Running
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]

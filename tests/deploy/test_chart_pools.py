@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from local_worker.adapter.config import AdapterConfig
+from engine_adapter.config import AdapterConfig
 from local_worker.config import WorkerConfig
 from serving.config import load
 from serving.environment import ServiceName

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 SERVICES = {
-    "control-plane": ["gateway", "global_scheduler", "local_worker"],
+    "control-plane": ["gateway", "global_scheduler", "local_worker", "engine_adapter", "endpoint_picker"],
     "worker": ["local_worker"],
     "worker-cuda": ["local_worker"],
     "worker-vllm": ["local_worker"],

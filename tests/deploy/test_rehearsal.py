@@ -28,7 +28,7 @@ IN_TURN = {
 NOT_PLAYED = {
     BASE: "it is `cpu` without its metrics",
     TWO_NODES: "ranks of another node are processes of vLLM's own",
-    ENVOY: "tests/envoy plays Envoy with the picker and the limiter",
+    ENVOY: "tests/endpoint_picker plays Envoy with the picker and the limiter",
     INFERENCE_POOL: "it needs a gateway of the Gateway API",
 }
 

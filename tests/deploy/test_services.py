@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from endpoint_picker.config import PickerConfig
+from engine_adapter.config import AdapterConfig
 from gateway.config import GatewayConfig
 from gateway.credentials import Credentials
 from gateway.tenants import Tenants
 from global_scheduler.config import SchedulerConfig
-from global_scheduler.endpoint_picker.config import PickerConfig
-from local_worker.adapter.config import AdapterConfig
 from local_worker.config import WorkerConfig
 from serving.config import load
 from serving.environment import PREFIX, SHARED, variable
@@ -43,9 +43,9 @@ Render = Callable[[str], list[Manifest]]
 CONFIGS: dict[str, Any] = {
     "gateway": GatewayConfig,
     "global_scheduler": SchedulerConfig,
-    "global_scheduler.endpoint_picker": PickerConfig,
+    "endpoint_picker": PickerConfig,
     "local_worker": WorkerConfig,
-    "local_worker.adapter": AdapterConfig,
+    "engine_adapter": AdapterConfig,
     "throttler": ThrottlerConfig,
 }
 # Variables that other software reads; everything else has to be a field of the service's configuration.
@@ -89,8 +89,8 @@ def test_services_accept_their_arguments_and_environment(render: Render, form: s
         if module.startswith("local_worker"):
             assert loaded.advertise == f"10.0.0.1:{ports['grpc']}"
         seen.add(module)
-    worker = "local_worker.adapter" if form.endswith("adapter") else "local_worker"
-    pickers = {form: {"global_scheduler.endpoint_picker", "local_worker.adapter"} for form in FLEETS}
+    worker = "engine_adapter" if form.endswith("adapter") else "local_worker"
+    pickers = {form: {"endpoint_picker", "engine_adapter"} for form in FLEETS}
     pickers[ENVOY] |= {"throttler"}
     assert seen == pickers.get(form, {"gateway", "global_scheduler", worker})
 

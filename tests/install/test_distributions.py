@@ -15,7 +15,17 @@ pytestmark = pytest.mark.slow
 
 PACKAGES = {
     "fairlead": {"fairlead"},
-    "fairlead_serving": {"serving", "throttler", "gateway", "global_scheduler", "local_worker", "simulation", "cli"},
+    "fairlead_serving": {
+        "serving",
+        "throttler",
+        "gateway",
+        "global_scheduler",
+        "local_worker",
+        "engine_adapter",
+        "endpoint_picker",
+        "simulation",
+        "cli",
+    },
 }
 PROJECTS = {"fairlead": ROOT / "fairlead", "fairlead_serving": ROOT}
 

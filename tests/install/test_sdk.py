@@ -25,7 +25,18 @@ async def main():
 
 asyncio.run(main())
 """
-OTHERS = ("serving", "throttler", "gateway", "global_scheduler", "local_worker", "simulation", "cli", "reproduction")
+OTHERS = (
+    "serving",
+    "throttler",
+    "gateway",
+    "global_scheduler",
+    "local_worker",
+    "engine_adapter",
+    "endpoint_picker",
+    "simulation",
+    "cli",
+    "lab",
+)
 
 
 def test_it_brings_grpc_and_protobuf_only(sdk: Environment) -> None:

@@ -5,7 +5,18 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("fairlead", "serving", "gateway", "throttler", "global_scheduler", "local_worker", "simulation", "cli")
+PACKAGES = (
+    "fairlead",
+    "serving",
+    "gateway",
+    "throttler",
+    "global_scheduler",
+    "local_worker",
+    "engine_adapter",
+    "endpoint_picker",
+    "simulation",
+    "cli",
+)
 
 
 def shared_names(root: Path) -> dict[str, list[str]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.__main__ import VERBS
-from global_scheduler.endpoint_picker.config import PickerConfig
+from endpoint_picker.config import PickerConfig
 from serving.config import load
 from serving.environment import ServiceName
 from throttler.config import ThrottlerConfig
@@ -18,7 +18,7 @@ from throttler.config import ThrottlerConfig
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "in-front").glob("*.md"))
 SERVICES = {
-    "global_scheduler.endpoint_picker": (PickerConfig, ServiceName.PICKER),
+    "endpoint_picker": (PickerConfig, ServiceName.PICKER),
     "throttler": (ThrottlerConfig, ServiceName.THROTTLER),
 }
 

@@ -32,6 +32,7 @@ def test_every_module_of_a_core_is_in_one_entry() -> None:
         "gateway/core",
         "throttler/core",
         "global_scheduler/core",
+        "endpoint_picker/core",
         "local_worker/core",
         "fairlead/output",
         "serving/core",

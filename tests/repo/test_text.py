@@ -33,7 +33,7 @@ def test_no_conflict_markers() -> None:
 
 def test_documents_name_modules_that_exist() -> None:
     modules = [f"/{path.relative_to(ROOT)}" for path in text_files() if path.suffix == ".py"]
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "bench/README.md", *(ROOT / "docs").glob("*.md")]
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "lab/bench/README.md", *(ROOT / "docs").glob("*.md")]
     named = [(page.name, name) for page in pages for name in MODULES.findall(page.read_text())]
     assert named
     assert [(page, name) for page, name in named if not any(module.endswith(f"/{name}") for module in modules)] == []

@@ -3,10 +3,10 @@
 import dataclasses
 import re
 
+from endpoint_picker.config import PickerConfig
+from engine_adapter.config import AdapterConfig
 from gateway.config import GatewayConfig
 from global_scheduler.config import SchedulerConfig
-from global_scheduler.endpoint_picker.config import PickerConfig
-from local_worker.adapter.config import AdapterConfig
 from local_worker.config import WorkerConfig
 from serving.environment import PREFIX, READ_ELSEWHERE, SHARED, ServiceName, variable
 from tests.repo.test_text import ROOT, text_files

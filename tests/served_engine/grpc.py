@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import grpc
 
-from local_worker.engine_wire import common_pb2, sglang_pb2, sglang_pb2_grpc, vllm_pb2, vllm_pb2_grpc
+from engine_adapter.wire import common_pb2, sglang_pb2, sglang_pb2_grpc, vllm_pb2, vllm_pb2_grpc
 from tests.served_engine.engine import ServedEngine
 from tests.served_engine.running import Running
 from tests.served_engine.tokens import EOS, text_of

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+import endpoint_picker.app
+import engine_adapter.app
 import gateway.app
 import global_scheduler.app
-import global_scheduler.endpoint_picker.app
-import local_worker.adapter.app
 import local_worker.app
 import throttler.app
 from tests.services import SECRET, SERVICES, Stack
@@ -19,9 +19,9 @@ from tests.services import SECRET, SERVICES, Stack
 MAINS = {
     "gateway": gateway.app.main,
     "global_scheduler": global_scheduler.app.main,
-    "global_scheduler.endpoint_picker": global_scheduler.endpoint_picker.app.main,
+    "endpoint_picker": endpoint_picker.app.main,
     "local_worker": local_worker.app.main,
-    "local_worker.adapter": local_worker.adapter.app.main,
+    "engine_adapter": engine_adapter.app.main,
     "throttler": throttler.app.main,
 }
 
@@ -57,7 +57,7 @@ def test_one_environment_gives_each_service_its_own_policy(tmp_path: Path, monke
         stack.close()
 
 
-@pytest.mark.parametrize("module", ["global_scheduler", "global_scheduler.endpoint_picker"])
+@pytest.mark.parametrize("module", ["global_scheduler", "endpoint_picker"])
 def test_a_quantum_is_refused_where_no_policy_reads_it(module: str, capsys: pytest.CaptureFixture[str]) -> None:
     argv = ["--quantum-tokens", "512"] + (["--endpoints", "127.0.0.1:1"] if module.endswith("picker") else [])
     assert MAINS[module](argv) == 2

@@ -73,7 +73,7 @@ async def test_every_service_gives_up(
             stack.workers["w0"],
             stack.scheduler,
             stack.start("throttler"),
-            stack.start("global_scheduler.endpoint_picker", endpoints="127.0.0.1:1"),
+            stack.start("endpoint_picker", endpoints="127.0.0.1:1"),
         ]
         assert all(service.address for service in services), "they have begun to serve"
         for service in services:

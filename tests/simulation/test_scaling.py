@@ -1,18 +1,18 @@
-"""What long runs and divided schedulers stand on (bench.scaling)."""
+"""What long runs and divided schedulers stand on (lab.bench.scaling)."""
 
 import gc
 from collections.abc import Callable
 
 import pytest
 
-from bench.scaling.conversations import Conversations
-from bench.scaling.divided import KINDS
-from bench.scaling.flood import Flood
-from bench.scaling.gaps import USERS, small_pool
-from bench.scaling.measure import POOL, Figures, measure
-from bench.scaling.tally import PoolGap, Tally
-from bench.scaling.users import STAYING, pass_by
 from global_scheduler.core.dispatcher import Dispatcher
+from lab.bench.scaling.conversations import Conversations
+from lab.bench.scaling.divided import KINDS
+from lab.bench.scaling.flood import Flood
+from lab.bench.scaling.gaps import USERS, small_pool
+from lab.bench.scaling.measure import POOL, Figures, measure
+from lab.bench.scaling.tally import PoolGap, Tally
+from lab.bench.scaling.users import STAYING, pass_by
 from serving.cost import MICRO
 from simulation.call import SimulatedCall
 from simulation.cluster import SimulatedCluster

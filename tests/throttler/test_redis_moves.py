@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from global_scheduler.core.service_counters import ServiceCounters
-from global_scheduler.endpoint_picker.shared_counters import SharedCounters
+from endpoint_picker.core.service_counters import ServiceCounters
+from endpoint_picker.shared_counters import SharedCounters
 from global_scheduler.leader_lease import LeaderLease
 from serving.redis_access import open_redis
 from tests.moving_address import MovingAddress

@@ -21,11 +21,11 @@ from urllib.request import Request, urlopen
 import grpc
 import pytest
 
+from engine_adapter.output_stream import OutputStream
+from engine_adapter.vllm_api import VllmApi
 from fairlead import Client
 from fairlead.prompt import as_prompt
 from fairlead.v1 import common_pb2, inference_pb2
-from local_worker.adapter.output_stream import OutputStream
-from local_worker.adapter.vllm_api import VllmApi
 from local_worker.core.engine_text import EngineText
 from local_worker.core.request import Request as CoreRequest
 from local_worker.hugging_face_decoder import REPLACEMENT

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_systems_are_started_called_and_compared(tmp_path: Path) -> None:
     model = save_small_model(tmp_path / "small")
-    command = [sys.executable, "-m", "bench.flood", "--systems", *SYSTEMS, "--model", str(model), "--threads", "1"]
+    command = [sys.executable, "-m", "lab.bench.flood", "--systems", *SYSTEMS, "--model", str(model), "--threads", "1"]
     command += ["--alone-seconds", "5", "--seconds", "10", "--out", str(tmp_path / "out")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

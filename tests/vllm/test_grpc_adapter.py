@@ -14,9 +14,9 @@ from typing import Any
 import grpc
 import pytest
 
+from engine_adapter.wire import vllm_pb2, vllm_pb2_grpc
 from fairlead.prompt import as_prompt
 from fairlead.v1 import common_pb2, inference_pb2
-from local_worker.engine_wire import vllm_pb2, vllm_pb2_grpc
 from tests import services
 from tests.faults.load import caller, output_of
 from tests.faults.small_model import save_small_model

@@ -25,7 +25,7 @@ class DoubleQ:
     Availability is tested over the request's candidates only, so that credit in another pool does not matter.
 
     As printed, clients that never spend a quantum stay at the worker that first computed a prefix that all share, and
-    wait there while other workers are idle (docs/scaling.md). Here a request leaves the longest match when requests
+    wait there while other workers are idle (lab/scaling.md). Here a request leaves the longest match when requests
     wait there and its queue exceeds 1.5 times the shortest queue among workers with credit. No bound changes, because
     none depends on where a client with credit goes. With `strict_paper` the request stays, as printed.
     """

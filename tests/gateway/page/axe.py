@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from bench.page.browser import Browser
+from lab.bench.page.browser import Browser
 from tests.lock import CACHE, exclusively
 
 PACKAGE = "axe-core@4.14.1"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.page.browser import Browser, executable
+from lab.bench.page.browser import Browser, executable
 from tests.gateway.page.viewer import Viewer
 from tests.services import Process, Stack
 

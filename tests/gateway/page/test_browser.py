@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.page.browser import Browser
 from gateway.page.access import page_key
+from lab.bench.page.browser import Browser
 from tests.gateway.page.axe import violations
 from tests.gateway.page.users import asking
 from tests.ports import own_address

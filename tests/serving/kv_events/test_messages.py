@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from global_scheduler.core.service_counters import ServiceCounters
-from global_scheduler.endpoint_picker.app import make_picker
-from global_scheduler.endpoint_picker.config import PickerConfig
-from global_scheduler.endpoint_picker.followed_caches import FollowedCache
+from endpoint_picker.app import make_picker
+from endpoint_picker.config import PickerConfig
+from endpoint_picker.core.service_counters import ServiceCounters
+from endpoint_picker.followed_caches import FollowedCache
 from serving.kv_events.messages import AllRemoved, KvEvent, RemovedBlocks, StoredBlocks, decode_batch
 
 STORED = {

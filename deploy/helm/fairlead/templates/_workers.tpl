@@ -83,7 +83,7 @@ initContainers:
 containers:
   - name: worker
     image: {{ include "fairlead.image" (list $root (include "fairlead.pool.image" .)) }}
-    command: [python, -m, {{ $isAdapter | ternary "local_worker.adapter" "local_worker" }}]
+    command: [python, -m, {{ $isAdapter | ternary "engine_adapter" "local_worker" }}]
     args:
       - --listen
       - "[::]:7100"

@@ -1,1 +1,0 @@
-"""The checks of the worker's own engine on a CUDA device, and what they carry to one: see bench/GPU.md."""

@@ -1,0 +1,157 @@
+"""The adapter's composition root: a worker whose backend is an engine that serves."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.util import find_spec
+
+from engine_adapter.backend import AdapterBackend
+from engine_adapter.config import HTTP, SGLANG_GRPC, VLLM_GRPC, AdapterConfig
+from engine_adapter.engine_api import EngineApi, EngineAway, FollowerFactory, OpenEngine
+from engine_adapter.engine_claims import check_info
+from engine_adapter.vllm_http import VllmHttp
+from fairlead.v1 import scheduler_pb2
+from local_worker.backend import Backend
+from local_worker.core.charging import OutputCharge
+from local_worker.core.engine_cache import EngineCache
+from local_worker.core.fairness_levels import FairnessLevels
+from local_worker.core.late_binding import LateBinding
+from local_worker.core.limits import AdmissionMode, BatchLimits
+from local_worker.core.policies import POLICIES, QueuePolicyConfig
+from local_worker.prompt_encoder import PromptEncoder
+from local_worker.sizes import MAX_WAITING_PER_CLIENT, quantum_tokens
+from local_worker.step_events import StepEvents
+from local_worker.worker import Worker
+from serving.config import MOST, cost_function, load, require
+from serving.cost import cost_name
+from serving.environment import ServiceName
+from serving.http_client import HttpClient
+from serving.process import Serving, configure_logging, log_step, run
+from serving.rpc.channel import open_channel
+
+log = logging.getLogger(__name__)
+RETRY_SECONDS = 1.0
+UNKNOWN_VOCAB_SIZE = MOST  # of an engine that does not tell: it refuses ids that are not in its vocabulary
+
+
+def make_adapter(config: AdapterConfig, api: EngineApi, engine: OpenEngine) -> Worker:
+    """Build the worker that hands its requests to `engine`, which is behind `api`; to be called on the event loop."""
+    info, tokenizer = engine.info, engine.tokenizer
+    cost, kv_tokens = cost_function(config.cost), info.pages * info.block_tokens
+    longest = min(info.max_model_tokens, kv_tokens)
+    limits = BatchLimits(
+        max_running=min(config.max_running, info.max_running or config.max_running),
+        token_budget=config.token_budget,
+        max_prompt_tokens=config.max_prompt_tokens or max(1, longest - info.block_tokens),
+        max_waiting=config.max_waiting,
+        max_waiting_per_client=MAX_WAITING_PER_CLIENT,
+    )
+    policy = POLICIES[config.policy](
+        QueuePolicyConfig(
+            quantum_tokens=quantum_tokens(config, "cuda"),
+            cost=cost,
+            max_input_tokens=limits.max_prompt_tokens,
+            max_output_tokens=longest,
+            block_tokens=info.block_tokens,
+            levels=FairnessLevels.parse(config.fairness_levels),
+            charge=OutputCharge(config.charge),
+            most_output_tokens=min(limits.max_running * longest, kv_tokens),
+        )
+    )
+    binding = LateBinding(policy, EngineCache(info.pages, info.block_tokens), cost, limits)
+    vocab_size = info.vocab_size or UNKNOWN_VOCAB_SIZE
+    model = scheduler_pb2.ModelInfo(
+        name=info.model,
+        max_model_tokens=longest,
+        max_prompt_tokens=limits.max_prompt_tokens,
+        vocab_size=vocab_size,
+        longest_token=tokenizer.longest_token,
+        block_tokens=info.block_tokens,
+        kv_tokens=kv_tokens,
+        max_running=limits.max_running,
+        revision=f"{(config.revision or info.root).replace('@', '_')}.served",
+        engine=f"{info.engine}, adapted",
+        policy=config.policy,
+        admission=AdmissionMode.RESERVE,
+        cost=cost_name(cost),
+    )
+    prompts = PromptEncoder(
+        tokenizer,
+        vocab_size,
+        info.block_tokens,
+        config.secret,
+        {model.name: model.revision},
+        limits.max_prompt_tokens,
+    )
+
+    def make_backend(deliver: Callable[[StepEvents], None], died: Callable[[BaseException], None]) -> Backend:
+        return AdapterBackend(api, engine, prompts, binding, deliver, died)
+
+    return Worker(config, [model], policy, make_backend, config.engine_address, config.picker_names)
+
+
+def _api_factory(config: AdapterConfig) -> Callable[[], EngineApi]:
+    """Return the function that opens the engine's interface on the event loop; raise ConfigError."""
+    if config.scheme == HTTP:
+        return partial(VllmHttp, HttpClient(config.engine_address, config.engine_api_key), _follower_factory(config))
+    missing = "engine: gRPC needs a tokenizer: pip install 'fairlead-serving[adapter-grpc]'"
+    require(find_spec("transformers") is not None, missing)
+    from engine_adapter.grpc_api import CHANNEL_OPTIONS, EngineDialect, GrpcApi
+    from engine_adapter.sglang_grpc import SglangGrpc
+    from engine_adapter.vllm_grpc import VllmGrpc
+
+    dialects: dict[str, EngineDialect] = {VLLM_GRPC: VllmGrpc(), SGLANG_GRPC: SglangGrpc()}
+    dialect = dialects[config.scheme]
+    return lambda: GrpcApi(open_channel(config.engine_address, options=CHANNEL_OPTIONS), dialect, config.tokenizer)
+
+
+def _follower_factory(config: AdapterConfig) -> FollowerFactory | None:
+    if not config.kv_events:
+        return None
+    require(find_spec("zmq") is not None, "kv_events: needs pyzmq: pip install 'fairlead-serving[adapter]'")
+    from serving.kv_events.follower import KvFollower
+
+    return partial(KvFollower, config.kv_events, config.kv_replay)
+
+
+async def await_engine(api: EngineApi, stop: asyncio.Event) -> OpenEngine | None:
+    """Return the engine once it serves; None if `stop` is set before."""
+    log_step("waiting for the engine")
+    reason = ""
+    while not stop.is_set():
+        try:
+            info = await api.describe()
+            check_info(info)
+            return await api.open(info)
+        except EngineAway as error:
+            if str(error) != reason:
+                reason = str(error)
+                log.info("the engine does not serve yet", extra={"reason": reason})
+        try:
+            async with asyncio.timeout(RETRY_SECONDS):
+                await stop.wait()
+        except TimeoutError:
+            continue
+    return None
+
+
+def prepare(argv: Sequence[str]) -> Serving:
+    """Load the configuration and return the function that serves; raise ConfigError."""
+    config = load(AdapterConfig, ServiceName.ADAPTER, argv, os.environ, prog="python -m engine_adapter")
+    configure_logging(config.log_level)
+    make_api = _api_factory(config)
+
+    async def serve(stop: asyncio.Event) -> None:
+        api = make_api()
+        engine = await await_engine(api, stop)
+        if engine is not None:
+            await make_adapter(config, api, engine).run(stop)
+
+    return serve
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the adapter with the arguments `argv`, and return the exit status."""
+    return run(lambda: prepare(argv))

@@ -1,0 +1,294 @@
+"""The backend over an engine that serves: what waits, waits here; what fits, goes to the engine."""
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+from engine_adapter.engine_api import EngineApi, EngineAway, EngineOutput, EngineRefused, OpenEngine, OutputPiece
+from engine_adapter.engine_claims import OutputClaims, check_counts, check_info
+from fairlead.errors import InvalidRequest, Unavailable
+from fairlead.outcomes import Outcome
+from local_worker.attempt import Submission
+from local_worker.core.job import Job
+from local_worker.core.job_table import JobTable
+from local_worker.core.late_binding import LateBinding
+from local_worker.core.request import Request
+from local_worker.prompt import EncodedPrompt, PromptToEncode
+from local_worker.prompt_encoder import PromptEncoder
+from local_worker.step_events import Sink, StepEvents, make_step_events
+from local_worker.submitted_request import submitted_request
+from serving.constraint import Constraint
+from serving.kv_events.core.block_rehash import BlockRehash
+from serving.kv_events.messages import AllRemoved, KvEvent, RemovedBlocks, StoredBlocks
+
+log = logging.getLogger(__name__)
+PROBE_SECONDS = 1.0
+STEP_AVERAGE = 0.1  # weight of the newest step in the moving average
+
+
+class EngineChanged(Exception):
+    """The engine came back as another one: the adapter has to start again."""
+
+
+class AdapterBackend:
+    """A backend without threads: every method but `encode` and `decode` belongs to the event loop. See Backend.
+
+    While the engine is away, requests are refused as UNAVAILABLE, so that gateways place them elsewhere, and events say
+    that the worker is not healthy. `died` is called if the engine comes back as another one.
+    """
+
+    def __init__(
+        self,
+        api: EngineApi,
+        engine: OpenEngine,
+        prompts: PromptEncoder,
+        binding: LateBinding,
+        deliver: Callable[[StepEvents], None],
+        died: Callable[[BaseException], None],
+    ) -> None:
+        self._api = api
+        self._info = info = engine.info
+        self._make_output = engine.make_output
+        self._prompts = prompts
+        self._binding = binding
+        self._deliver = deliver
+        self._died = died
+        self._arrivals = itertools.count()
+        self._jobs: JobTable[Sink] = JobTable(binding)
+        self._outputs: dict[Request, EngineOutput] = {}  # of every request that has not ended
+        self._streams: dict[Request, asyncio.Task[None]] = {}  # of those at the engine
+        self._blocks = BlockRehash(info.block_tokens, lambda scope: prompts.chain(b"", info.model, scope, 0).seed)
+        self._follower = engine.make_follower(self._follow, self._forget_blocks) if engine.make_follower else None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_here = True
+        self._stream_failed = asyncio.Event()  # whether a stream has failed since the engine last answered
+        self._turn_due: asyncio.Handle | None = None
+        self._deadline_due: asyncio.TimerHandle | None = None
+        self._step_seconds = 0.0
+        self._heard_at = 0.0  # monotonic time of the engine's latest sign of life
+
+    def start(self) -> None:
+        """See Backend."""
+        self._start_task(self._watch())
+        if self._follower is not None:
+            self._start_task(self._follower.run())
+        self._soon()
+
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` as long as the backend, which dies of its errors."""
+        task = asyncio.create_task(work)
+        self._tasks.append(task)
+        task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._died(error)
+
+    def stop(self) -> None:
+        """See Backend."""
+        for task in (*self._tasks, *self._streams.values()):
+            task.cancel()
+        for due in (self._turn_due, self._deadline_due):
+            if due is not None:
+                due.cancel()
+
+    def encode(self, prompt: PromptToEncode) -> EncodedPrompt:
+        """See Backend. No prefix is public, since the engine keeps the blocks of each cache scope apart."""
+        self._check_scope(prompt.cache_scope)
+        return self._prompts.encode(replace(prompt, public_system=False))
+
+    def decode(self, token_ids: bytes, model: str) -> str:
+        """See Backend."""
+        return self._prompts.decode(token_ids, model)
+
+    def is_known(self, constraint: Constraint) -> bool:
+        """See Backend. The engine compiles the constraint, and refuses the request if it cannot."""
+        return True
+
+    async def check(self, constraint: Constraint) -> None:
+        """See Backend."""
+        if constraint.kind not in self._info.constraints:
+            raise InvalidRequest(f"is not supported by the engine, {self._info.engine}", constraint.field)
+
+    def submit(self, sink: Sink, submission: Submission) -> None:
+        """See Backend."""
+        if not self._is_here:
+            raise Unavailable("the engine is away")
+        if submission.sampling.constraint is not None and submission.generated_tokens:
+            raise Unavailable("a constrained output cannot go on here: the engine would begin the constraint anew")
+        if submission.sampling.prompt_logprobs is not None:
+            raise InvalidRequest("is not supported by a worker beside an engine", "sampling.prompt_logprobs")
+        self._check_scope(submission.cache_scope)
+        now = time.monotonic()
+        request = submitted_request(self._prompts, replace(submission, public_tokens=0), next(self._arrivals), now)
+        output = self._make_output(request, submission.cache_scope)
+        job = Job(owner=sink, request=request, attempt=submission.attempt, text=output.text, queued_at=now)
+        self._jobs.submit(job, now)
+        if self._jobs.owner(request) is not None:  # otherwise it was refused, or is a repeated message
+            self._outputs[request] = output
+        self._soon()
+
+    def abort(self, sink: Sink, request_id: str, attempt: int) -> None:
+        """See Backend."""
+        self._jobs.abort(sink, request_id, attempt, time.monotonic())
+        self._soon()
+
+    def abort_all(self, sink: Sink) -> None:
+        """See Backend."""
+        self._jobs.abort_all(sink, time.monotonic())
+        self._soon()
+
+    def flush_cache(self) -> None:
+        """See Backend; vLLM offers it only in its development mode."""
+        self._tasks.append(asyncio.create_task(self._reset_prefix_cache()))
+
+    @property
+    def stepping_since(self) -> float | None:
+        """The time at which the engine last sent something, while it has requests of ours."""
+        return self._heard_at if self._binding.running else None
+
+    def _check_scope(self, cache_scope: str) -> None:
+        if cache_scope and not self._info.has_cache_scopes:
+            raise InvalidRequest(
+                f"the engine, {self._info.engine} over gRPC, cannot keep cached prefixes apart; "
+                "gateways need --cache-scope deployment",
+                "cache_scope",
+            )
+
+    def _soon(self) -> None:
+        """Take a turn once everything that has arrived by now is known."""
+        if self._turn_due is None:
+            self._turn_due = asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_due = None
+        now = time.monotonic()
+        self._jobs.expire(now)
+        if self._is_here and not self._stream_failed.is_set():
+            self._hand_over(now)
+        for request in self._binding.take_left():
+            self._streams.pop(request).cancel()
+        events = self._jobs.take_events()
+        for ended in events.ended:
+            self._outputs.pop(ended.job.request, None)
+        self._expect_deadline(now)
+        self._deliver(make_step_events(events, self._binding, self._step_seconds, self._is_here))
+
+    def _hand_over(self, now: float) -> None:
+        if not self._binding.running:
+            self._heard_at = now
+        requests = self._binding.hand_over(now)
+        self._jobs.admitted(requests, now)
+        for request in requests:
+            self._streams[request] = asyncio.create_task(self._compute(request, self._outputs[request]))
+
+    def _expect_deadline(self, now: float) -> None:
+        if self._deadline_due is not None:
+            self._deadline_due.cancel()
+        deadline = self._jobs.next_deadline()
+        loop = asyncio.get_running_loop()
+        self._deadline_due = None if deadline is None else loop.call_later(max(0.0, deadline - now), self._soon)
+
+    async def _compute(self, request: Request, output: EngineOutput) -> None:
+        """Let the engine compute `request`, until it ends or the task is cancelled because it left."""
+        heard_at, claims = 0.0, OutputClaims(request.sampling.max_tokens)
+        try:
+            async for piece in output.pieces():
+                claims.check(piece)
+                now = time.monotonic()
+                self._receive(request, piece, heard_at, now)
+                heard_at = now
+        except EngineRefused as error:
+            self._end(request, Outcome.REJECTED_INVALID, f"the engine refuses the request: {error}")
+        except EngineAway as error:
+            self._stream_failed.set()
+            self._end(request, Outcome.UNAVAILABLE, str(error))
+        except Exception:
+            log.exception("an output could not be read")
+            self._end(request, Outcome.INTERNAL, "the engine's output could not be read")
+
+    def _receive(self, request: Request, piece: OutputPiece, heard_at: float, now: float) -> None:
+        if request.output_tokens and piece.tokens:
+            self._step_seconds += STEP_AVERAGE * (now - heard_at - self._step_seconds)
+        if piece.tokens or piece.finish is not None:
+            self._heard_at = now
+            self._jobs.advance(self._binding.received(request, piece.tokens, piece.finish, piece.logprobs), now)
+            self._soon()
+
+    def _end(self, request: Request, outcome: Outcome, message: str) -> None:
+        if self._jobs.owner(request) is not None:  # otherwise it has been aborted meanwhile
+            self._jobs.end([request], outcome, message, time.monotonic())
+            self._soon()
+
+    async def _watch(self) -> None:
+        """Ask the engine once a second, and at once when a stream has failed, whether it can compute."""
+        while True:
+            try:
+                await (self._observe() if self._is_here else self._return())
+            except EngineAway as error:
+                self._lose(str(error))
+            try:
+                async with asyncio.timeout(PROBE_SECONDS):
+                    await self._stream_failed.wait()
+            except TimeoutError:
+                continue
+
+    async def _observe(self) -> None:
+        before = self._binding.running
+        counts = await self._api.counts()
+        check_counts(counts)
+        self._stream_failed.clear()
+        cache = self._binding.cache
+        # Requests of ours come and go while the engine counts: what may be ours is not another's.
+        others = max(0, counts.requests - max(before, self._binding.running))
+        pages = max(0, int(min(counts.pages_used, 1.0) * cache.pages) - cache.tokens_used // cache.block_tokens)
+        self._binding.observe_others(others, pages if others else 0)
+        if self._binding.waiting:
+            self._soon()
+
+    async def _return(self) -> None:
+        info = await self._api.describe()
+        check_info(info)
+        if info != self._info:
+            raise EngineChanged(f"the engine was {self._info} and is {info}")
+        log.info("the engine is back")
+        self._is_here = True
+        self._stream_failed.clear()
+        self._soon()
+
+    def _lose(self, reason: str) -> None:
+        """End every request: what the engine has computed of it goes on elsewhere. Say again that nothing can run."""
+        if self._is_here:
+            log.warning("the engine is away", extra={"error": reason})
+        self._is_here = False
+        self._stream_failed.clear()
+        requests = [job.request for job in self._jobs.jobs]
+        self._jobs.end(requests, Outcome.UNAVAILABLE, f"the engine is away: {reason}", time.monotonic())
+        if self._follower is not None:
+            self._follower.restart()
+        self._soon()
+
+    def _follow(self, events: list[KvEvent]) -> None:
+        cache = self._binding.cache
+        for event in events:
+            match event:
+                case StoredBlocks():
+                    cache.cached(self._blocks.stored(*event))
+                case RemovedBlocks():
+                    cache.evicted(self._blocks.removed(event.names))
+                case AllRemoved():
+                    cache.evicted(self._blocks.cleared())
+        self._soon()
+
+    def _forget_blocks(self) -> None:
+        self._follow([AllRemoved()])
+
+    async def _reset_prefix_cache(self) -> None:
+        try:
+            await self._api.reset_prefix_cache()
+        except (EngineAway, EngineRefused) as error:
+            log.warning("the engine did not flush its prefix cache", extra={"error": str(error)})

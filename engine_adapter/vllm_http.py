@@ -1,0 +1,30 @@
+"""vLLM's HTTP interface as an adapter's engine, which tokenizes and decodes."""
+
+import asyncio
+
+from engine_adapter.engine_api import EngineInfo, FollowerFactory, OpenEngine
+from engine_adapter.output_stream import OutputStream
+from engine_adapter.tokenizer import EngineTokenizer
+from engine_adapter.vllm_api import VllmApi
+from local_worker.core.engine_text import EngineText
+from local_worker.core.request import Request
+from serving.http_client import HttpClient
+
+
+class VllmHttp(VllmApi):
+    """See EngineApi. `make_follower` follows the events that the engine publishes beside its HTTP."""
+
+    def __init__(self, client: HttpClient, make_follower: FollowerFactory | None) -> None:
+        super().__init__(client)
+        self._make_follower = make_follower
+
+    async def open(self, info: EngineInfo) -> OpenEngine:
+        """See EngineApi."""
+
+        def make_output(request: Request, cache_scope: str) -> OutputStream:
+            return OutputStream(
+                self, request, EngineText(request.sampling.stop, request.sampling.min_tokens), info.model, cache_scope
+            )
+
+        tokenizer = EngineTokenizer(self, info.model, asyncio.get_running_loop())
+        return OpenEngine(info, tokenizer, make_output, self._make_follower)

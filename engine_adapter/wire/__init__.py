@@ -1,0 +1,1 @@
+"""The messages of served engines, made of protos/engine_adapter/wire by `make protos`."""

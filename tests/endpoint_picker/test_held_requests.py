@@ -1,0 +1,250 @@
+"""Requests that wait, against a model that sorts all tenants and clients each time, and the shares that they get."""
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from endpoint_picker.core.held_requests import HeldRequests
+from endpoint_picker.core.service_counters import ServiceCounters
+from endpoint_picker.core.vtc_order import SPARE, VtcOrder
+from global_scheduler.core.policies import RouteRequest
+from serving.cost import WEIGHT_ONE
+
+CLIENTS = ["a", "a/x", "a/y", "b/x", "b/x/y", "/", "c"]
+CLIENT = st.sampled_from(CLIENTS)
+MOST = 3
+
+
+def request(number: int, client: str, *excluded: str) -> RouteRequest:
+    return RouteRequest(str(number), 0, client, "pool", b"", 0, WEIGHT_ONE, excluded)
+
+
+class NaiveLevel:
+    """Counters, the names that wait in the order in which they began to, and the highest counter that was served."""
+
+    def __init__(self) -> None:
+        self.counters: Counter[str] = Counter()
+        self.waiting: list[str] = []
+        self.latest = 0
+
+    def begins(self, name: str) -> None:
+        floor = min((self.counters[each] for each in self.waiting), default=self.latest)
+        self.counters[name] = max(self.counters[name], floor)
+        self.waiting.append(name)
+
+    def served(self, name: str) -> None:
+        if name not in self.waiting:
+            self.counters[name] = max(self.counters[name], self.latest)
+        self.latest = max(self.latest, self.counters[name])
+
+    def in_order(self) -> list[str]:
+        return sorted(self.waiting, key=self.counters.__getitem__)
+
+
+class NaiveHeld:
+    """A level of tenants, and a level of clients for each."""
+
+    def __init__(self) -> None:
+        self.tenants = NaiveLevel()
+        self.clients = {client.partition("/")[0]: NaiveLevel() for client in CLIENTS}
+        self.queues: dict[str, list[RouteRequest]] = {client: [] for client in CLIENTS}
+
+    def add(self, new: RouteRequest) -> bool:
+        tenant = new.client.partition("/")[0]
+        if len(self.queues[new.client]) == MOST:
+            return False
+        if not self.queues[new.client]:
+            if not self.clients[tenant].waiting:
+                self.tenants.begins(tenant)
+            self.clients[tenant].begins(new.client)
+        self.queues[new.client].append(new)
+        return True
+
+    def removed(self, client: str) -> None:
+        tenant = client.partition("/")[0]
+        if not self.queues[client]:
+            self.clients[tenant].waiting.remove(client)
+            if not self.clients[tenant].waiting:
+                self.tenants.waiting.remove(tenant)
+
+    def next(self, room: str) -> RouteRequest | None:
+        for tenant in self.tenants.in_order():
+            for client in self.clients[tenant].in_order():
+                if room not in self.queues[client][0].excluded:
+                    self.served(client)
+                    taken = self.queues[client].pop(0)
+                    self.removed(client)
+                    return taken
+        return None
+
+    def served(self, client: str) -> None:
+        tenant = client.partition("/")[0]
+        self.tenants.served(tenant)
+        self.clients[tenant].served(client)
+
+    def charge(self, client: str, micro: int) -> None:
+        tenant = client.partition("/")[0]
+        self.tenants.counters[tenant] += micro
+        self.clients[tenant].counters[client] += micro
+
+
+class HeldMachine(RuleBasedStateMachine):
+    """Requests come, go and are taken; clients are charged and refunded, here and by another picker."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counters = ServiceCounters()
+        self.held = HeldRequests(MOST, self.counters)
+        self.naive = NaiveHeld()
+        self.numbers = 0
+
+    @rule(client=CLIENT, excluded=st.sampled_from(["", "first"]))
+    def adds(self, client: str, excluded: str) -> None:
+        self.numbers += 1
+        new = request(self.numbers, client, excluded)
+        assert self.held.add(new) == self.naive.add(new)
+
+    @rule(client=CLIENT, at=st.integers(0, MOST - 1))
+    def goes_while_it_waits(self, client: str, at: int) -> None:
+        queue = self.naive.queues[client]
+        if queue:
+            self.held.remove(queue.pop(at % len(queue)))
+            self.naive.removed(client)
+
+    @rule(room=st.sampled_from(["first", "second"]))
+    def takes(self, room: str) -> None:
+        assert self.held.next(lambda each: room not in each.excluded) == self.naive.next(room)
+
+    @rule(client=CLIENT)
+    def serves_one_that_did_not_wait(self, client: str) -> None:
+        self.held.served(client)
+        self.naive.served(client)
+
+    @rule(client=CLIENT, micro=st.integers(-4, 8))
+    def charges(self, client: str, micro: int) -> None:
+        self.held.charge(client, micro)
+        self.naive.charge(client, micro)
+
+    @rule(client=CLIENT, micro=st.integers(-4, 8))
+    def another_charges(self, client: str, micro: int) -> None:
+        tenant = client.partition("/")[0]
+        changes = self.counters.begin(100)
+        told = {name: self.counters[name] for name in changes}
+        told |= {name: self.counters[name] + micro for name in (client, f"{tenant}\n")}
+        self.counters.end(told.items())
+        self.naive.charge(client, micro)
+
+    @invariant()
+    def levels_agree(self) -> None:
+        assert len(self.held) == sum(map(len, self.naive.queues.values()))
+        assert bool(self.held) == bool(len(self.held))
+        self.held.check_invariants()
+
+
+HeldMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=50)
+TestHeldRequests = HeldMachine.TestCase
+
+MOST_COST = 40
+
+
+@settings(max_examples=20)
+@given(st.lists(st.integers(1, MOST_COST), min_size=60, max_size=90), st.integers(1, 20))
+def test_tenants_share_alike_however_many_users_they_name_and_so_do_users_of_a_tenant(
+    costs: list[int], users: int
+) -> None:
+    """Siblings that wait all along differ by at most twice what a request costs: it is charged when it is taken."""
+    held = HeldRequests(len(costs), ServiceCounters())
+    names = [*(f"many/{number}" for number in range(users)), "one"]
+    numbers = iter(range(10_000))
+    for name in names:
+        for _ in costs:
+            held.add(request(next(numbers), name))
+    service: Counter[str] = Counter()
+    for cost in costs:
+        taken = held.next(lambda _: True)
+        assert taken is not None
+        held.charge(taken.client, cost)
+        service[taken.client] += cost
+        of_many = [service[name] for name in names if name != "one"]
+        assert abs(sum(of_many) - service["one"]) <= 2 * MOST_COST
+        assert max(of_many) - min(of_many) <= 2 * MOST_COST
+
+
+def test_who_comes_and_goes_gets_no_more_than_who_waits() -> None:
+    """A tenant's users that each make one call and are never seen again have its share together."""
+    held = HeldRequests(1000, ServiceCounters())
+    for number in range(1000):
+        held.add(request(number, "one"))
+    taken: Counter[str] = Counter()
+    for number in range(1000, 1400):
+        held.add(request(number, f"many/{number}"))
+        found = held.next(lambda _: True)
+        assert found is not None
+        held.charge(found.client, 10)
+        taken[found.client.partition("/")[0]] += 1
+    assert taken == {"many": 200, "one": 200}
+
+
+class CountedCounters(ServiceCounters):
+    """Counters that count how often they are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = 0
+
+    def __getitem__(self, account: str) -> int:
+        self.reads += 1
+        return super().__getitem__(account)
+
+
+def test_an_account_that_falls_reads_few_counters_however_many_wait() -> None:
+    counters, accounts, falls = CountedCounters(), 100, 1000
+    order = VtcOrder(counters, "latest")
+    for number in range(accounts):
+        order.add(str(number))
+    counters.reads = 0
+    for _ in range(falls):
+        counters.charge("7", -1)
+        order.fell("7")
+    assert counters.reads <= falls * (1 + accounts / (accounts + SPARE))
+    assert order.first(str) == "7"
+    order.check_invariants()
+
+
+def test_an_account_that_falls_comes_first_each_time() -> None:
+    counters = ServiceCounters()
+    order = VtcOrder(counters, "latest")
+    for name in ("one", "other", "falls"):
+        order.add(name)
+    for _ in range(4 * SPARE):
+        counters.charge("falls", -1)
+        order.fell("falls")
+        assert order.first(str) == "falls"
+
+
+def test_a_client_that_was_never_served_starts_where_its_tenant_s_clients_are() -> None:
+    held = HeldRequests(1, ServiceCounters())
+    held.charge("t/served", 10)
+    held.served("t/served")
+    held.add(request(1, "t/new"))
+    held.add(request(2, "t/served"))
+    held.charge("t/new", 1)
+    taken = held.next(lambda _: True)
+    assert taken is not None
+    assert taken.client == "t/served"
+
+
+def test_a_client_that_comes_starts_at_the_least_counter_also_if_that_has_fallen() -> None:
+    held = HeldRequests(1, ServiceCounters())
+    for number, client in enumerate(("t/one", "t/other")):
+        held.add(request(number, client))
+        held.charge(client, 10)
+    assert held.next(lambda _: False) is None
+    held.charge("t/one", -6)
+    held.add(request(2, "t/new"))
+    held.charge("t/new", 1)
+    taken = held.next(lambda each: each.client != "t/one")
+    assert taken is not None
+    assert taken.client == "t/new"
