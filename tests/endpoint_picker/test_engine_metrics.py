@@ -76,17 +76,17 @@ class MetricsServer:
         self.answer = f"HTTP/1.1 {status} x\r\nContent-Length: {len(text)}\r\n\r\n".encode() + text
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        async with self.called:
-            self.calls += 1
-            self.called.notify_all()
         try:
+            await reader.readuntil(b"\r\n\r\n")
+            async with self.called:
+                self.calls += 1
+                self.called.notify_all()
             if self.answer is not None:
                 writer.write(self.answer)
                 await writer.drain()
             else:
                 await reader.read()
-        except ConnectionError:
+        except (ConnectionError, asyncio.IncompleteReadError):  # the picker has given up, perhaps before it has asked
             pass
         finally:
             writer.close()
