@@ -154,15 +154,15 @@ class GatewayConfig(InternalTlsOptions):
     )
     response_store_mib: int = option(
         64,
-        "Responses and conversations of OpenAI's API are stored in at most this memory, so that callers may continue "
-        "them. With 0 nothing is stored.",
+        "Responses of OpenAI's API are stored in at most this memory, so that callers may continue them. With 0 "
+        "nothing is stored.",
         unit="MiB",
         change_when="Callers find that responses are forgotten too early (increase it), or what callers send must not "
         "outlive a call (0).",
     )
     response_store_seconds: float = option(
         3600.0,
-        "A stored response is forgotten after this time, and a conversation this time after its last change.",
+        "A stored response is forgotten after this time.",
         unit="seconds",
         change_when="Callers continue their conversations later, or what they send must be forgotten earlier.",
     )

@@ -1,31 +1,13 @@
-"""What clients may read again or continue, bounded in its age and in the bytes of all clients together.
+"""The responses that clients may read again or continue, bounded in its age and in the bytes of all clients together.
 
-The entries are responses (`StoredResponse`) and conversations (`StoredConversation`). An entry that needs room
-displaces the oldest one of the client that holds most (longest queue drop). Clients are compared by powers of two of
-their bytes: a client loses an entry only while none holds twice as much as it. What one client stores therefore
-displaces its own entries long before those of others who store little.
+A response that needs room displaces the oldest one of the client that holds most (longest queue drop). Clients are
+compared by powers of two of their bytes: a client loses a response only while none holds twice as much as it. What one
+client stores therefore displaces its own responses long before those of others who store little.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
 OVERHEAD = 1024  # bytes that are counted for each entry beside its texts: more than the records about it take
-
-
-class StoredEntry(Protocol):
-    """An entry of the store, which never changes: a change is another entry of the same id and client."""
-
-    @property
-    def id(self) -> str:
-        """Name the entry among all entries."""
-
-    @property
-    def client(self) -> str:
-        """Name the client that it belongs to."""
-
-    @property
-    def size(self) -> int:
-        """Count the bytes that it takes, at least."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +41,7 @@ class ResponseStore:
         self._capacity = capacity
         self._seconds = seconds
         self._size = 0
-        self._entries: dict[str, tuple[float, StoredEntry]] = {}  # with their arrival; the oldest comes first
+        self._entries: dict[str, tuple[float, StoredResponse]] = {}  # with their arrival; the oldest comes first
         self._clients: dict[str, _Client] = {}
         # Bits of a client's size -> the clients, in the order of reaching it. Until room is made, one may have up to
         # twice the capacity.
@@ -79,16 +61,11 @@ class ResponseStore:
         """Return the bytes that all entries may take."""
         return self._capacity
 
-    def add(self, entry: StoredEntry, now: float) -> bool:
-        """Store `entry` in place of the one of its id, or return False if it is so large that it would displace itself.
-
-        An entry above the whole capacity changes nothing.
-        """
+    def add(self, entry: StoredResponse, now: float) -> bool:
+        """Store `entry`, or return False if it is so large that it would displace itself."""
         self.forget(now)
         if entry.size > self._capacity:
             return False
-        if entry.id in self._entries:
-            self.remove(entry.id)
         self._entries[entry.id] = now, entry
         client = self._clients.setdefault(entry.client, _Client())
         client.ids[entry.id] = None
@@ -98,7 +75,7 @@ class ResponseStore:
             self.remove(next(iter(self._clients[next(iter(largest))].ids)))
         return entry.id in self._entries
 
-    def find(self, entry_id: str, now: float) -> StoredEntry | None:
+    def find(self, entry_id: str, now: float) -> StoredResponse | None:
         """Return an entry, None if it is not stored, or not any more."""
         self.forget(now)
         found = self._entries.get(entry_id)

@@ -15,8 +15,6 @@ from gateway.http.asgi import Receive, Scope, Send
 from gateway.http.browser_policy import BrowserPolicy
 from gateway.http.chat_completions import chat_completions
 from gateway.http.completions import completions
-from gateway.http.conversation_endpoints import ConversationEndpoints
-from gateway.http.conversations import Conversations
 from gateway.http.dialect import DETOKENIZE, MESSAGES, RESPONSES
 from gateway.http.errors import MethodNotAllowed, UnknownEndpoint
 from gateway.http.exchange import Drive, Exchange
@@ -38,7 +36,6 @@ GENERATING: dict[str, Api] = {
     MESSAGES: messages,
 }
 MODELS = "/v1/models"
-CONVERSATIONS = "/v1/conversations"
 INDEX = ("/", "/v1")
 KEYLESS = (*INDEX, "/health", "/version")
 
@@ -64,9 +61,7 @@ class HttpApplication:
         self._browsers = browsers
         self._page = page
         self._models = Models(members)
-        conversations = Conversations(responses, admission.identify_named)
-        self._responses = ResponseEndpoints(responses, conversations, members.resolve)
-        self._conversations = ConversationEndpoints(conversations, bodies)
+        self._responses = ResponseEndpoints(responses, admission.identify_named)
         tokens = TokenEndpoints(tokenization, bodies)
         self._counting: dict[str, Callable[[HttpRequest], Awaitable[bytes]]] = {
             "/tokenize": tokens.tokenize,
@@ -106,10 +101,6 @@ class HttpApplication:
         if count is not None:
             _check_method(request, "POST")
             body = await count(request)
-        elif f"{request.path}/".startswith(f"{CONVERSATIONS}/"):
-            methods = self._conversations.methods(request)
-            _check_method(request, *methods)
-            body = await methods[request.method]()
         else:
             body = self._look_up(request)
         if request.path not in KEYLESS:
@@ -142,7 +133,7 @@ class HttpApplication:
 
     def _index(self) -> bytes:
         """Return what is where, for somebody who looks with a browser; `page` is left out where there is none."""
-        paths = [*GENERATING, RESPONSES, CONVERSATIONS, *self._counting, MODELS, "/health", "/version"]
+        paths = [*GENERATING, RESPONSES, *self._counting, MODELS, "/health", "/version"]
         page = {"page": address} if (address := self._page()) else {}
         return msgspec.json.encode({"fairlead": VERSION, "paths": paths, **page})
 

@@ -56,14 +56,6 @@ class ResponseNotFound(InvalidRequest):
     """The response is not stored, or belongs to somebody else."""
 
 
-class ConversationNotFound(InvalidRequest):
-    """The conversation is not stored, or belongs to somebody else."""
-
-
-class ItemNotFound(InvalidRequest):
-    """The conversation has no such item."""
-
-
 class Status(NamedTuple):
     """The form of an error over HTTP: the status, and the `type` and `code` of a body as OpenAI's API has them."""
 
@@ -83,8 +75,6 @@ STATUSES: dict[type[FairleadError], Status] = {
     Unauthenticated: Status(401, INVALID, "invalid_api_key"),
     PermissionDenied: Status(403, "permission_error", "permission_denied"),
     ResponseNotFound: Status(404, INVALID, "response_not_found"),
-    ConversationNotFound: Status(404, INVALID, "conversation_not_found"),
-    ItemNotFound: Status(404, INVALID, "item_not_found"),
     UnknownModel: Status(404, INVALID, "model_not_found"),
     UnknownEndpoint: Status(404, INVALID, "unknown_endpoint"),
     MethodNotAllowed: Status(405, INVALID, "method_not_allowed"),

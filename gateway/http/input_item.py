@@ -1,16 +1,14 @@
-"""The items that say what a response continues: those of its request, and those of a conversation."""
+"""The items that say what a response continues."""
 
-from collections.abc import Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import Iterator, MutableSequence, Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
-from gateway.call import new_id
-from gateway.core.stored_conversation import StoredItem
 from gateway.http.chat_prompt import ROLES, arguments_text
-from gateway.http.content import MEDIA, REASONING, TEXTS, Content, Part, media_in, result_text, text_of
+from gateway.http.content import MEDIA, TEXTS, Content, media_in, result_text, text_of
 from gateway.http.response_tools import full_name
 from gateway.http.tools import custom_arguments
 
@@ -18,11 +16,10 @@ COMPACTED = ("compaction", "compaction_summary", "context_compaction")  # conver
 SAID = (*TEXTS, *MEDIA, *COMPACTED, "item_reference")  # what says something that the model would miss
 OF_CALLERS = ("function_call", "custom_tool_call")  # calls of tools that callers define
 CALL, OUTPUT = "_call", "_output"  # ends of types
-PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fco"}  # of ids; others have the type's
 
 
 class InputItem(msgspec.Struct, omit_defaults=True):
-    """One item of an input or a conversation; its type determines which fields count.
+    """One item of an input; its type determines which fields count.
 
     A type that ends with `_call` is a call, and one that ends with `_output` its result. A call without a
     `call_id` was made by OpenAI's servers, and has no result that could be told; items of other types are theirs, too.
@@ -89,23 +86,6 @@ class InputItem(msgspec.Struct, omit_defaults=True):
             problem = f"what such an item says cannot be read here, got {kind[:32]!r}"
             raise InvalidRequest(f"{problem}: send the message, or the whole conversation", f"{place}.type")
 
-    def stored(self) -> StoredItem | None:
-        """Return the item as a conversation has it, with an id of its own; None for what is ignored.
-
-        The item must be one that `add_to` accepts.
-        """
-        kind = self.kind
-        if kind == "reasoning" or self.is_left_out:
-            return None
-        item_id = f"{PREFIXES.get(kind, kind)}_{new_id()}"
-        fields = {"role": self.role, "content": self._parts()} if kind == "message" else msgspec.to_builtins(self)
-        if kind == "function_call":
-            fields["arguments"] = arguments_text(self.arguments)
-        elif kind.endswith(OUTPUT):
-            fields["output"] = self._result()
-        described = {**fields, "id": item_id, "type": kind, "status": "completed"}
-        return stored_item(described)
-
     def _as_call(self, place: str) -> common_pb2.ToolCall:
         name, arguments = self.name or "", arguments_text(self.arguments)
         match self.kind:
@@ -122,22 +102,6 @@ class InputItem(msgspec.Struct, omit_defaults=True):
 
     def _result(self) -> str:
         return result_text(self.tools if self.output is None else self.output)
-
-    def _parts(self) -> list[dict[str, Any]]:
-        parts = [Part("text", self.content)] if isinstance(self.content, str) else self.content or ()
-        texts = [part.text or part.refusal or "" for part in parts if part.type not in REASONING]
-        if self.role == "assistant":
-            return [{"type": "output_text", "text": text, "annotations": [], "logprobs": []} for text in texts]
-        return [{"type": "input_text", "text": text} for text in texts]
-
-
-def stored_item(described: Mapping[str, Any]) -> StoredItem:
-    """Return an item as a conversation has it, given the fields that clients get."""
-    texts = [described.get("arguments"), described.get("output")]
-    if described["type"] == "message":
-        texts += [part["text"] for part in described["content"]]
-    characters = sum(len(text) for text in texts if isinstance(text, str))
-    return StoredItem(described["id"], msgspec.json.encode(described), characters)
 
 
 def add_items(messages: MutableSequence[common_pb2.ChatMessage], items: Sequence[InputItem], place: str) -> None:

@@ -21,7 +21,6 @@ class ResponseAnswer:
     """Write the response that one call generates; implements Answer.
 
     `keep` stores the body of a complete response, with its message, and returns whether there was room for it.
-    `extend` adds the output to the conversation of the response, and returns whether it has one that could be added to.
     """
 
     def __init__(
@@ -30,12 +29,10 @@ class ResponseAnswer:
         tools: ResponseTools,
         call: Call,
         keep: Callable[[bytes, common_pb2.ChatMessage], bool],
-        extend: Callable[[Sequence[dict[str, Any]]], bool],
     ) -> None:
         self._request = request
         self._call = call
         self._keep = keep
-        self._extend = extend
         self._items = ResponseItems(
             call,
             tools,
@@ -71,12 +68,10 @@ class ResponseAnswer:
         return self._complete()
 
     def _complete(self) -> bytes:
-        """Return the complete response, which joins its conversation, and is stored if allowed and if there is room."""
+        """Return the complete response, which is stored if allowed and if there is room."""
         status = _status(self._call)
         output = self._items.described(status)
         response = self._response(status, output)
-        if not self._extend(output):
-            response["conversation"] = None
         body = msgspec.json.encode(response)
         if self._request.is_to_be_stored and not self._keep(body, self._items.message()):
             return msgspec.json.encode({**response, "store": False})
@@ -113,7 +108,7 @@ class ResponseAnswer:
             "created_at": call.timings.received // 1_000_000_000,
             "status": status,
             "background": False,
-            "conversation": None if asked.conversation is None else {"id": asked.conversation_id},
+            "conversation": None,
             "error": None,
             "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
             "instructions": asked.instructions,

@@ -43,12 +43,6 @@ class ReasoningWishes(msgspec.Struct):
     generate_summary: Level | None = None  # an older name of `summary`
 
 
-class ConversationReference(msgspec.Struct):
-    """Name a conversation."""
-
-    id: str
-
-
 class ResponsesRequest(UnsupportedByResponses, kw_only=True):
     """The body of a request for a response."""
 
@@ -57,7 +51,7 @@ class ResponsesRequest(UnsupportedByResponses, kw_only=True):
     max_output_tokens: Maximum | None = None
     text: TextOptions | None = None
     previous_response_id: str | None = None
-    conversation: str | ConversationReference | None = None
+    conversation: Any = None
     store: bool | None = None
     prompt: Any = None
     metadata: dict[str, str] | None = None
@@ -73,11 +67,6 @@ class ResponsesRequest(UnsupportedByResponses, kw_only=True):
     def is_to_be_stored(self) -> bool:
         """Whether the response may be read again or continued later, as it may by default."""
         return self.store is not False
-
-    @property
-    def conversation_id(self) -> str | None:
-        """Name the conversation that the response is to be added to, if there is one."""
-        return self.conversation.id if isinstance(self.conversation, ConversationReference) else self.conversation
 
     @property
     def format(self) -> TextFormat | JsonObjectFormat | SchemaFormat:
@@ -142,6 +131,6 @@ def read(body: bytes) -> ResponsesRequest:
         raise InvalidRequest(f"{LOGPROBS!r} is not supported yet", "include")
     if request.prompt is not None:
         raise InvalidRequest("no prompt is stored: send it as input and instructions", "prompt.id")
-    if request.conversation is not None and request.previous_response_id is not None:
-        raise InvalidRequest("must not be given together with previous_response_id", "conversation")
+    if request.conversation is not None:
+        raise InvalidRequest("no conversation is stored: send previous_response_id or the whole input", "conversation")
     return request

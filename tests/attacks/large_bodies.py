@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 
 from serving.rpc.channel import MAX_REQUEST_BYTES
-from tests.gateway.http.http_client import CHAT, CONVERSATIONS, COUNT, DETOKENIZE, MESSAGES, RESPONSES, TEXT, TOKENIZE
+from tests.gateway.http.http_client import CHAT, COUNT, DETOKENIZE, MESSAGES, RESPONSES, TEXT, TOKENIZE
 
 SPARE = 1024  # bytes that a field may need beside what fills it
 CHAT_BEGIN = b'{"messages":[{"role":"user","content":"hello"}],"max_tokens":1,'
@@ -79,8 +79,6 @@ BODIES: Mapping[str, tuple[str, bytes]] = {
     "token ids": (TEXT, full(b'{"max_tokens":1,"prompt":[', b"1", b"]}")),
     "prompts of token ids": (TEXT, full(b'{"max_tokens":1,"prompt":[', b"[1]", b"]}")),
     "input items": (RESPONSES, full(b'{"input":[', b'{"role":"user"}', b"]}")),
-    "conversation items": (CONVERSATIONS, full(b'{"items":[', b'{"role":"user"}', b"]}")),
-    "conversation metadata": (CONVERSATIONS, members(b'{"metadata":{', '""', b"}}")),
     "tokens": (DETOKENIZE, full(b'{"tokens":[', b"1", b"]}")),
     "tokenized tools": (TOKENIZE, full(b'{"messages":[],"tools":[', b'{"type":"function"}', b"]}")),
     "counted messages": (COUNT, full(b'{"messages":[', b'{"role":"user","content":""}', b"]}")),

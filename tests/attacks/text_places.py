@@ -9,14 +9,12 @@ from msgspec import inspect
 
 from gateway.http.chat_completions import ChatCompletionRequest
 from gateway.http.completions import CompletionRequest
-from gateway.http.conversation_endpoints import ConversationRequest, ConversationUpdate, ItemsRequest
 from gateway.http.messages import Conversation, MessagesRequest
 from gateway.http.responses_request import ResponsesRequest
 from gateway.http.tokens import DetokenizeRequest, TokenizeRequest
-from tests.gateway.http.bodies import BASE, CONVERSATION, ITEMS
+from tests.gateway.http.bodies import BASE
 from tests.gateway.http.http_client import (
     CHAT,
-    CONVERSATIONS,
     COUNT,
     DETOKENIZE,
     MESSAGES,
@@ -33,9 +31,6 @@ TYPES: Mapping[str, type[msgspec.Struct]] = {
     RESPONSES: ResponsesRequest,
     TOKENIZE: TokenizeRequest,
     DETOKENIZE: DetokenizeRequest,
-    CONVERSATIONS: ConversationRequest,
-    CONVERSATION: ConversationUpdate,
-    ITEMS: ItemsRequest,
 }
 # Values of fields that decide whether others are looked at. All are tried; what is refused for one is read for another.
 ROLES = ("user", "assistant")

@@ -78,16 +78,6 @@ class Stores(RuleBasedStateMachine):
         self.naive.add(added, self.now)
         assert self.store.add(added, self.now) == (added in [each for _, each in self.naive.arrived])
 
-    @rule(data=st.data(), size=st.integers(OVERHEAD, CAPACITY) | st.just(CAPACITY + 1))
-    def replace(self, data: st.DataObject, size: int) -> None:
-        stored = [each for time, each in self.naive.arrived if self.now - time < SECONDS]
-        if stored:
-            chosen = data.draw(st.sampled_from(stored))
-            changed = response(chosen.id, chosen.client, size)
-            self.naive.forget(self.now)
-            self.naive.add(changed, self.now)
-            assert self.store.add(changed, self.now) == (changed in [each for _, each in self.naive.arrived])
-
     @rule(data=st.data())
     def remove(self, data: st.DataObject) -> None:
         stored = [each.id for time, each in self.naive.arrived if self.now - time < SECONDS]
@@ -143,22 +133,6 @@ def test_what_is_as_large_as_the_store_takes_its_place() -> None:
     for response_id in "ab":
         assert store.add(response(response_id, "ann", 2**14), 0.0)
     assert [store.find(response_id, 0.0) is not None for response_id in "ab"] == [False, True]
-
-
-def test_what_is_replaced_is_the_youngest_again() -> None:
-    store = ResponseStore(2 * OVERHEAD, SECONDS)
-    for response_id in ("a", "b", "a"):
-        assert store.add(response(response_id), 0.0)
-    assert store.capacity == store.size == 2 * OVERHEAD
-    store.add(response("c"), 0.0)
-    assert [store.find(response_id, 0.0) is not None for response_id in "abc"] == [True, False, True]
-
-
-def test_what_cannot_be_replaced_stays() -> None:
-    store = ResponseStore(2 * OVERHEAD, SECONDS)
-    store.add(response("a"), 0.0)
-    assert not store.add(response("a", size=2 * OVERHEAD + 1), 0.0)
-    assert store.find("a", 0.0) == response("a")
 
 
 def test_room_is_made_of_what_is_over_first() -> None:

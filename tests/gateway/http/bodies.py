@@ -10,7 +10,6 @@ from hypothesis.strategies import SearchStrategy
 
 from gateway.http.chat_completions import ChatCompletionRequest
 from gateway.http.completions import HARMLESS_TOOLS, CompletionRequest, UnsupportedByCompletions
-from gateway.http.conversation_endpoints import ConversationRequest, ConversationUpdate, ItemsRequest
 from gateway.http.messages import Conversation, MessagesRequest, UnsupportedByMessages
 from gateway.http.parameters import HARMLESS, Unsupported
 from gateway.http.responses_request import HARMLESS as HARMLESS_RESPONSES
@@ -19,7 +18,6 @@ from gateway.http.tokens import HARMLESS as HARMLESS_TOKENIZE
 from gateway.http.tokens import DetokenizeRequest, TokenizeRequest, UnsupportedByTokenize
 from tests.gateway.http.http_client import (
     CHAT,
-    CONVERSATIONS,
     COUNT,
     DETOKENIZE,
     HELLO,
@@ -29,10 +27,6 @@ from tests.gateway.http.http_client import (
     TEXT,
     TOKENIZE,
 )
-
-CREATED = "conv_created"  # stands in paths and bodies for the id of a conversation that there is
-CONVERSATION = f"{CONVERSATIONS}/{CREATED}"
-ITEMS = f"{CONVERSATION}/items"
 
 HUGE = [2**31, 2**32, 2**63, 2**64, 2**64 + 1, 10**400, -(2**63) - 1, -(10**400)]
 NUMBERS = st.integers(-2, 3) | st.floats() | st.sampled_from(HUGE)
@@ -162,8 +156,7 @@ FITTING: Mapping[str, SearchStrategy[Any]] = {
     "messages": st.lists(TURNS | ANYTHING, max_size=3),
     "prompt": WORDS | TOKENS | st.lists(WORDS, max_size=3) | st.lists(TOKENS, max_size=3) | st.lists(ANYTHING),
     "input": WORDS | st.lists(TURNS | CALL_ITEMS | ANYTHING, max_size=3),
-    "items": st.lists(TURNS | CALL_ITEMS | ANYTHING, max_size=3),
-    "conversation": st.sampled_from([CREATED, {"id": CREATED}, "conv_none"]) | ANYTHING,
+    "conversation": st.sampled_from(["conv_none", {"id": "conv_none"}]) | ANYTHING,
     "tools": TOOLS,
     "tool_choice": CHOICES | ANYTHING,
     "reasoning_effort": LEVELS,
@@ -225,9 +218,6 @@ KNOWN = {
     TOKENIZE: TokenizeRequest.__struct_fields__,
     DETOKENIZE: DetokenizeRequest.__struct_fields__,
     COUNT: Conversation.__struct_fields__,
-    CONVERSATIONS: ConversationRequest.__struct_fields__,
-    CONVERSATION: ConversationUpdate.__struct_fields__,
-    ITEMS: ItemsRequest.__struct_fields__,
 }
 BASE: Mapping[str, Sequence[tuple[str, Any]]] = {
     CHAT: [("messages", HELLO), ("max_tokens", 2)],
@@ -237,9 +227,6 @@ BASE: Mapping[str, Sequence[tuple[str, Any]]] = {
     TOKENIZE: [("prompt", "hello")],
     DETOKENIZE: [("tokens", [104])],
     COUNT: [("messages", HELLO)],
-    CONVERSATIONS: [("items", HELLO)],
-    CONVERSATION: [("metadata", {"topic": "tides"})],
-    ITEMS: [("items", HELLO)],
 }
 NOISE = st.sampled_from(
     [b"", b"\xff", b"\xed\xa0\x80", b"\x00", b"\\ud800", b"[" * 5000, b'{"a":' * 5000, b"1e999", b'"']
@@ -256,12 +243,10 @@ HEADERS = st.dictionaries(
 
 METHODS = st.sampled_from(["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"])
 SEGMENTS = WORDS.map(lambda word: quote_from_bytes(word.encode(errors="surrogatepass"), safe="")) | st.just("tiny")
-QUERIES = SEGMENTS | st.sampled_from(["asc", "1", "0", "101", "%2b1", "1&limit=", "%EF%BC%91"])
 PATHS = (
     st.sampled_from([*KNOWN, MODELS, "/health", "/version", "/metrics", "/", "//", "/v1", "*"])
     | st.builds("{}/{}".format, st.sampled_from([*KNOWN, MODELS, MODELS, "/v1", ""]), SEGMENTS)
     | st.builds("{}?{}={}".format, st.sampled_from([*KNOWN, MODELS]), SEGMENTS, SEGMENTS)
-    | st.builds("{}?{}={}".format, st.just(ITEMS), st.sampled_from(["limit", "order", "after"]), QUERIES)
 )
 
 

@@ -10,7 +10,6 @@ from typing import Any
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
 RESPONSES = "/v1/responses"
-CONVERSATIONS = "/v1/conversations"
 MESSAGES = "/v1/messages"
 COUNT = f"{MESSAGES}/count_tokens"
 TOKENIZE = "/tokenize"

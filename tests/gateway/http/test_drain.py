@@ -73,12 +73,12 @@ def test_calls_that_do_not_end_in_time_are_refused(stack: Stack) -> None:
 
 
 def test_requests_that_are_no_calls_are_refused(stack: Stack) -> None:
-    """A head, a body, a prompt to tokenize and a conversation that have not come to their end."""
+    """A head, a body, and a prompt to tokenize that have not come to their end."""
     stack.worker("a")
     gateway, http = serving(stack, drain_seconds=0.5)
     stack.workers["a"].pause()
     post = b"POST %b HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{"
-    asks = [b"GET /hea", *(post % path for path in (b"/v1/chat/completions", b"/v1/conversations", b"/tokenize"))]
+    asks = [b"GET /hea", *(post % path for path in (b"/v1/chat/completions", b"/tokenize"))]
     waiting = []
     for ask in asks:
         waiting.append(http.connect())

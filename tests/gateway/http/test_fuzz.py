@@ -14,14 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.http.errors import STATUSES
-from tests.gateway.http.bodies import ANYTHING, CONVERSATION, CREATED, ITEMS, Sent, requests
+from tests.gateway.http.bodies import ANYTHING, Sent, requests
 from tests.gateway.http.extremes import extremes
 from tests.gateway.http.http_client import (
     CHAT,
-    CONVERSATIONS,
     COUNT,
     DETOKENIZE,
-    HELLO,
     MESSAGES,
     MODELS,
     RESPONSES,
@@ -39,9 +37,6 @@ FIELDS = {
     MESSAGES: "stop_reason",
     COUNT: "input_tokens",
     RESPONSES: "output",
-    CONVERSATIONS: "id",
-    CONVERSATION: "id",
-    ITEMS: "object",
     TOKENIZE: "tokens",
     DETOKENIZE: "prompt",
     MODELS: "data",
@@ -77,22 +72,12 @@ def check_refusal(path: str, answer: Answer) -> None:
         assert error["param"] is None or error["param"] != ""
 
 
-def with_conversation(http: HttpClient, sent: Sent) -> Sent:
-    """Create the conversation that `sent` names, if it names one, so that no request depends on the ones before it."""
-    if CREATED not in sent.path and CREATED.encode() not in sent.body:
-        return sent
-    created: str = http.post(CONVERSATIONS, {"items": HELLO}).json["id"]
-    body = sent.body.replace(CREATED.encode(), created.encode())
-    return sent._replace(path=sent.path.replace(CREATED, created), body=body)
-
-
 def status_of(http: HttpClient, sent: Sent) -> int:
     """The status of the answer, which must have the form that the API gives it."""
-    request = with_conversation(http, sent)
-    answer = http.request(*request)
+    answer = http.request(*sent)
     path = "".join(f"/{part}" for part in sent.path.partition("?")[0].split("/") if part)
     if sent.method == "HEAD":
-        assert answer.status == http.request("GET", *request[1:]).status
+        assert answer.status == http.request("GET", *sent[1:]).status
         assert not answer.body
     elif answer.status == 200:
         check_answer(path, answer)
@@ -157,7 +142,7 @@ def test_whatever_agents_send(
 
     each()
     print(dict(statuses))
-    assert statuses.keys() <= {200, 400, 404}, "404 is that of a model or a conversation"
+    assert statuses.keys() <= {200, 400, 404}, "404 is that of a model"
     assert 6 * statuses[200] > statuses.total(), "many are answered"
     check_logs(gateway, shared_stack)
 

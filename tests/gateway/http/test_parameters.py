@@ -12,14 +12,12 @@ import pytest
 
 from gateway.http.chat_completions import ChatCompletionRequest
 from gateway.http.completions import CompletionRequest
-from gateway.http.conversation_endpoints import ConversationRequest, ConversationUpdate, ItemsRequest
 from gateway.http.messages import Conversation, MessagesRequest
 from gateway.http.responses_request import ResponsesRequest
 from gateway.http.tokens import DetokenizeRequest, TokenizeRequest
 from tests.gateway.http.clients import run
 from tests.gateway.http.http_client import (
     CHAT,
-    CONVERSATIONS,
     COUNT,
     DETOKENIZE,
     HELLO,
@@ -46,9 +44,6 @@ REQUESTS: dict[str, tuple[str, type[msgspec.Struct]]] = {
     "openai.types.chat.completion_create_params.CompletionCreateParamsBase": (OPENAI, ChatCompletionRequest),
     "openai.types.completion_create_params.CompletionCreateParamsBase": (OPENAI, CompletionRequest),
     "openai.types.responses.response_create_params.ResponseCreateParamsBase": (OPENAI, ResponsesRequest),
-    "openai.types.conversations.conversation_create_params.ConversationCreateParams": (OPENAI, ConversationRequest),
-    "openai.types.conversations.conversation_update_params.ConversationUpdateParams": (OPENAI, ConversationUpdate),
-    "openai.types.conversations.item_create_params.ItemCreateParams": (OPENAI, ItemsRequest),
     "anthropic.types.message_create_params.MessageCreateParamsBase": (ANTHROPIC, MessagesRequest),
     "anthropic.types.beta.message_create_params.MessageCreateParamsBase": (ANTHROPIC, MessagesRequest),
 }
@@ -121,7 +116,6 @@ SMALLEST: dict[str, dict[str, object]] = {
     COUNT: {"messages": HELLO},
     TOKENIZE: {"prompt": "hello"},
     DETOKENIZE: {"tokens": [104]},
-    CONVERSATIONS: {},
 }
 KNOWN: dict[str, type[msgspec.Struct]] = {
     CHAT: ChatCompletionRequest,
@@ -131,7 +125,6 @@ KNOWN: dict[str, type[msgspec.Struct]] = {
     COUNT: Conversation,
     TOKENIZE: TokenizeRequest,
     DETOKENIZE: DetokenizeRequest,
-    CONVERSATIONS: ConversationRequest,
 }
 
 

@@ -142,6 +142,8 @@ def test_parameters_that_ask_for_nothing_are_let_through(http: HttpClient) -> No
     [
         ({"store": "yes"}, "store", "invalid_request"),
         ({"previous_response_id": "resp_1"}, "previous_response_id", "previous_response_not_found"),
+        ({"conversation": "conv_1"}, "conversation", "invalid_request"),
+        ({"conversation": {"id": "conv_1"}}, "conversation", "invalid_request"),
         ({"prompt": {"id": "pmpt_1"}}, "prompt.id", "invalid_request"),
         ({"input": None}, "input", "invalid_request"),
         ({"input": []}, "input", "invalid_request"),

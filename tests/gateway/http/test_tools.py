@@ -10,7 +10,7 @@ from fairlead import InvalidRequest, SyncClient, Tool
 from tests.gateway.http import test_anthropic_client as anthropic_client
 from tests.gateway.http.clients import run
 from tests.gateway.http.conftest import serving
-from tests.gateway.http.http_client import CHAT, CONVERSATIONS, RESPONSES, TOKENIZE, HttpClient
+from tests.gateway.http.http_client import CHAT, RESPONSES, TOKENIZE, HttpClient
 from tests.gateway.http.scripted_model import save_scripted_model
 from tests.gateway.http.test_openai_client import CLIENT, HEAD
 from tests.services import Process, Stack
@@ -231,13 +231,11 @@ def test_responses_have_calls_and_reasoning(model: HttpClient) -> None:
 
 
 def test_a_conversation_goes_on_after_a_call_that_is_no_json(model: HttpClient) -> None:
-    conversation = model.post(CONVERSATIONS, {}).json["id"]
     tools = [{"type": "function", "name": "weather", "parameters": SCHEMA}]
-    asked = {"conversation": conversation, "tools": tools}
-    cut = model.post(RESPONSES, {**asked, "input": "single", "max_output_tokens": 18}).json
+    cut = model.post(RESPONSES, {"tools": tools, "input": "single", "max_output_tokens": 18}).json
     [call] = cut["output"]
-    assert (cut["status"], call["type"], cut["conversation"]) == ("incomplete", "function_call", {"id": conversation})
-    answer = model.post(RESPONSES, {**asked, "input": "plain text"})
+    assert (cut["status"], call["type"]) == ("incomplete", "function_call")
+    answer = model.post(RESPONSES, {"tools": tools, "input": "plain text", "previous_response_id": cut["id"]})
     assert answer.status == 200, answer.body
     assert answer.json["output"][0]["content"][0]["text"] == SCRIPTS["plain text"]
 

@@ -7,7 +7,7 @@ import pytest
 from gateway.core.session_tree import Session
 from gateway.http.chat_completions import chat_completions
 from gateway.http.user_id import MAX_USER_ID, UserId, named_by, parse
-from tests.gateway.http.http_client import CHAT, CONVERSATIONS, HELLO, MESSAGES, RESPONSES, TEXT, HttpClient
+from tests.gateway.http.http_client import CHAT, HELLO, MESSAGES, RESPONSES, TEXT, HttpClient
 from tests.services import Process
 
 DEVICE = "d" * 64
@@ -65,11 +65,11 @@ def test_ids(text: object, expected: UserId) -> None:
     assert parse(text, "user") == expected
 
 
-@pytest.mark.parametrize(("path", "field"), [*FIELDS, (MESSAGES, "metadata"), (CONVERSATIONS, "metadata")])
+@pytest.mark.parametrize(("path", "field"), [*FIELDS, (MESSAGES, "metadata")])
 def test_the_length_of_an_id_is_bounded(http: HttpClient, path: str, field: str) -> None:
     text = "user_" + "_account_" * 2000
     value, place = ({"user_id": text}, "metadata.user_id") if field == "metadata" else (text, field)
-    answer = http.post(path, {**PROMPTS.get(path, {}), field: value})
+    answer = http.post(path, {**PROMPTS[path], field: value})
     assert answer.status == 400
     assert answer.json["error"]["message"] == f"{place}: at most {MAX_USER_ID} characters, got {len(text)}"
 
