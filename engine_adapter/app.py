@@ -16,10 +16,11 @@ from fairlead.v1 import scheduler_pb2
 from local_worker.backend import Backend
 from local_worker.core.charging import OutputCharge
 from local_worker.core.engine_cache import EngineCache
+from local_worker.core.external import ExternalBatch
 from local_worker.core.fairness_levels import FairnessLevels
-from local_worker.core.late_binding import LateBinding
 from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.policies import POLICIES, QueuePolicyConfig
+from local_worker.core.queue import RequestQueue
 from local_worker.prompt_encoder import PromptEncoder
 from local_worker.sizes import MAX_WAITING_PER_CLIENT, quantum_tokens
 from local_worker.step_events import StepEvents
@@ -60,7 +61,7 @@ def make_adapter(config: AdapterConfig, api: EngineApi, engine: OpenEngine) -> W
             most_output_tokens=min(limits.max_running * longest, kv_tokens),
         )
     )
-    binding = LateBinding(policy, EngineCache(info.pages, info.block_tokens), cost, limits)
+    batch = ExternalBatch(RequestQueue(policy, EngineCache(info.pages, info.block_tokens), cost, limits))
     vocab_size = info.vocab_size or UNKNOWN_VOCAB_SIZE
     model = scheduler_pb2.ModelInfo(
         name=info.model,
@@ -87,7 +88,7 @@ def make_adapter(config: AdapterConfig, api: EngineApi, engine: OpenEngine) -> W
     )
 
     def make_backend(deliver: Callable[[StepEvents], None], died: Callable[[BaseException], None]) -> Backend:
-        return AdapterBackend(api, engine, prompts, binding, deliver, died)
+        return AdapterBackend(api, engine, prompts, batch, deliver, died)
 
     return Worker(config, [model], policy, make_backend, config.engine_address, config.picker_names)
 

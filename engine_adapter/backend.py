@@ -13,9 +13,9 @@ from engine_adapter.engine_claims import OutputClaims, check_counts, check_info
 from fairlead.errors import InvalidRequest, Unavailable
 from fairlead.outcomes import Outcome
 from local_worker.attempt import Submission
+from local_worker.core.external import ExternalBatch
 from local_worker.core.job import Job
 from local_worker.core.job_table import JobTable
-from local_worker.core.late_binding import LateBinding
 from local_worker.core.request import Request
 from local_worker.prompt import EncodedPrompt, PromptToEncode
 from local_worker.prompt_encoder import PromptEncoder
@@ -46,7 +46,7 @@ class AdapterBackend:
         api: EngineApi,
         engine: OpenEngine,
         prompts: PromptEncoder,
-        binding: LateBinding,
+        batch: ExternalBatch,
         deliver: Callable[[StepEvents], None],
         died: Callable[[BaseException], None],
     ) -> None:
@@ -54,11 +54,11 @@ class AdapterBackend:
         self._info = info = engine.info
         self._make_output = engine.make_output
         self._prompts = prompts
-        self._binding = binding
+        self._batch = batch
         self._deliver = deliver
         self._died = died
         self._arrivals = itertools.count()
-        self._jobs: JobTable[Sink] = JobTable(binding)
+        self._jobs: JobTable[Sink] = JobTable(batch.queue)
         self._outputs: dict[Request, EngineOutput] = {}  # of every request that has not ended
         self._streams: dict[Request, asyncio.Task[None]] = {}  # of those at the engine
         self._blocks = BlockRehash(info.block_tokens, lambda scope: prompts.chain(b"", info.model, scope, 0).seed)
@@ -149,7 +149,7 @@ class AdapterBackend:
     @property
     def stepping_since(self) -> float | None:
         """The time at which the engine last sent something, while it has requests of ours."""
-        return self._heard_at if self._binding.running else None
+        return self._heard_at if self._batch.queue.running else None
 
     def _check_scope(self, cache_scope: str) -> None:
         if cache_scope and not self._info.has_cache_scopes:
@@ -170,18 +170,18 @@ class AdapterBackend:
         self._jobs.expire(now)
         if self._is_here and not self._stream_failed.is_set():
             self._hand_over(now)
-        for request in self._binding.take_left():
+        for request in self._batch.take_left():
             self._streams.pop(request).cancel()
         events = self._jobs.take_events()
         for ended in events.ended:
             self._outputs.pop(ended.job.request, None)
         self._expect_deadline(now)
-        self._deliver(make_step_events(events, self._binding, self._step_seconds, self._is_here))
+        self._deliver(make_step_events(events, self._batch.queue, self._step_seconds, self._is_here))
 
     def _hand_over(self, now: float) -> None:
-        if not self._binding.running:
+        if not self._batch.queue.running:
             self._heard_at = now
-        requests = self._binding.hand_over(now)
+        requests = self._batch.hand_over(now)
         self._jobs.admitted(requests, now)
         for request in requests:
             self._streams[request] = asyncio.create_task(self._compute(request, self._outputs[request]))
@@ -216,7 +216,7 @@ class AdapterBackend:
             self._step_seconds += STEP_AVERAGE * (now - heard_at - self._step_seconds)
         if piece.tokens or piece.finish is not None:
             self._heard_at = now
-            self._jobs.advance(self._binding.received(request, piece.tokens, piece.finish, piece.logprobs), now)
+            self._jobs.advance(self._batch.received(request, piece.tokens, piece.finish, piece.logprobs), now)
             self._soon()
 
     def _end(self, request: Request, outcome: Outcome, message: str) -> None:
@@ -238,16 +238,16 @@ class AdapterBackend:
                 continue
 
     async def _observe(self) -> None:
-        before = self._binding.running
+        before = len(self._batch.queue.running)
         counts = await self._api.counts()
         check_counts(counts)
         self._stream_failed.clear()
-        cache = self._binding.cache
+        cache = self._batch.queue.cache
         # Requests of ours come and go while the engine counts: what may be ours is not another's.
-        others = max(0, counts.requests - max(before, self._binding.running))
+        others = max(0, counts.requests - max(before, len(self._batch.queue.running)))
         pages = max(0, int(min(counts.pages_used, 1.0) * cache.pages) - cache.tokens_used // cache.block_tokens)
-        self._binding.observe_others(others, pages if others else 0)
-        if self._binding.waiting:
+        self._batch.observe_others(others, pages if others else 0)
+        if self._batch.queue.waiting:
             self._soon()
 
     async def _return(self) -> None:
@@ -273,7 +273,7 @@ class AdapterBackend:
         self._soon()
 
     def _follow(self, events: list[KvEvent]) -> None:
-        cache = self._binding.cache
+        cache = self._batch.queue.cache
         for event in events:
             match event:
                 case StoredBlocks():

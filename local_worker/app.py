@@ -14,6 +14,7 @@ from local_worker.core.fairness_levels import FairnessLevels
 from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.policies import POLICIES, QueuePolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
+from local_worker.core.queue import RequestQueue
 from local_worker.engine_backend import EngineBackend
 from local_worker.loop import EngineLoop
 from local_worker.model import ServedModel, load_model
@@ -45,7 +46,7 @@ def make_batcher(config: WorkerConfig, model: ServedModel, limits: BatchLimits) 
         )
     )
     cache = PrefixCache(model.kv_tokens // model.block_tokens, model.block_tokens)
-    return Batcher(policy, cache, cost, limits, model.tokenizer.eos_token_ids)
+    return Batcher(RequestQueue(policy, cache, cost, limits), model.tokenizer.eos_token_ids)
 
 
 def make_worker(config: WorkerConfig, model: ServedModel) -> Worker:
@@ -60,7 +61,7 @@ def make_worker(config: WorkerConfig, model: ServedModel) -> Worker:
         return EngineBackend(prompts, model.tokenizer, model.sandbox, EngineLoop(batcher, model.engine, deliver, died))
 
     models = [_model_info(config, name, model, limits) for name in model.revisions]
-    return Worker(config, models, batcher.policy, make_backend)
+    return Worker(config, models, batcher.queue.policy, make_backend)
 
 
 def _model_info(config: WorkerConfig, name: str, model: ServedModel, limits: BatchLimits) -> scheduler_pb2.ModelInfo:

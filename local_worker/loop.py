@@ -57,7 +57,7 @@ class EngineLoop:
         self._inbox: deque[Callable[[], None]] = deque()
         self._wake = threading.Event()
         self._stopping = False
-        self._jobs: JobTable[Sink] = JobTable(batcher)
+        self._jobs: JobTable[Sink] = JobTable(batcher.queue)
         self._steps: deque[LaunchedStep] = deque()  # steps in flight, oldest first
         self._failures = 0
         self._step_seconds = 0.0
@@ -89,7 +89,7 @@ class EngineLoop:
 
     def flush_cache(self) -> None:
         """Evict the blocks of the prefix cache that no request uses. Any thread may call this."""
-        self._post(self._batcher.cache.flush)
+        self._post(self._batcher.queue.cache.flush)
 
     def _post(self, command: Callable[[], None]) -> None:
         self._inbox.append(command)
@@ -188,4 +188,4 @@ class EngineLoop:
 
     def _flush(self) -> None:
         healthy = self._failures < UNHEALTHY_AFTER
-        self._deliver(make_step_events(self._jobs.take_events(), self._batcher, self._step_seconds, healthy))
+        self._deliver(make_step_events(self._jobs.take_events(), self._batcher.queue, self._step_seconds, healthy))

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from local_worker.attempt import AttemptAccepted, AttemptEnded, AttemptEvents, AttemptStarted
-from local_worker.core.batch_admission import BatchAdmission
+from local_worker.core.block_cache import BlockCache
 from local_worker.core.job import Job, JobEnded, JobEvents
+from local_worker.core.queue import RequestQueue
 from serving.blocks import Link
 from serving.cost import MICRO, WEIGHT_ONE
 
@@ -68,18 +69,18 @@ class StepEvents:
 
 
 def make_step_events(
-    events: JobEvents[Sink], admission: BatchAdmission, step_seconds: float, healthy: bool
+    events: JobEvents[Sink], queue: RequestQueue[BlockCache], step_seconds: float, healthy: bool
 ) -> StepEvents:
-    """Return the results of a turn: `events`, and the changes in the admission since the last call."""
-    cached, evicted = admission.cache.take_events()
+    """Return the results of a turn: `events`, and the changes of the queue since the last call."""
+    cached, evicted = queue.cache.take_events()
     return StepEvents(
         events=_by_sink(events),
-        accepted=[_accepted(job, admission.cache.block_tokens) for job in events.accepted],
+        accepted=[_accepted(job, queue.cache.block_tokens) for job in events.accepted],
         cached=cached,
         evicted=evicted,
-        load=_load(admission, step_seconds),
-        services=_services(admission),
-        oldest_queued_at=admission.oldest_queued_at,
+        load=_load(queue, step_seconds),
+        services=_services(queue),
+        oldest_queued_at=queue.waiting.oldest_since,
         healthy=healthy,
     )
 
@@ -130,18 +131,18 @@ def _accepted(job: Job[Sink], block_tokens: int) -> AttemptAccepted:
     )
 
 
-def _load(admission: BatchAdmission, step_seconds: float) -> EngineLoad:
+def _load(queue: RequestQueue[BlockCache], step_seconds: float) -> EngineLoad:
     """Return the load of the engine, with amounts of service in cost units."""
-    ledger = admission.ledger
+    ledger = queue.ledger
     gaps = ledger.shares.worst_gaps
     return EngineLoad(
-        running=admission.running,
-        waiting=admission.waiting,
-        kv_tokens_used=admission.cache.tokens_used,
+        running=len(queue.running),
+        waiting=len(queue.waiting),
+        kv_tokens_used=queue.cache.tokens_used,
         step_seconds=step_seconds,
         fairness_gap=max([gap for _, gap in gaps]) / MICRO,
-        fairness_bound=(admission.policy.bound_micro or 0) / MICRO,
-        service_rate=admission.service_rate / MICRO,
+        fairness_bound=(queue.policy.bound_micro or 0) / MICRO,
+        service_rate=queue.service_rate / MICRO,
         recomputed_tokens=ledger.recomputed_tokens,
         prompt_tokens=ledger.prompt_tokens,
         cached_tokens=ledger.cached_tokens,
@@ -149,7 +150,7 @@ def _load(admission: BatchAdmission, step_seconds: float) -> EngineLoad:
     )
 
 
-def _services(admission: BatchAdmission) -> list[ClientAccountReport]:
+def _services(queue: RequestQueue[BlockCache]) -> list[ClientAccountReport]:
     """Return reports of the accounts that changed since the last call."""
     return [
         ClientAccountReport(
@@ -160,5 +161,5 @@ def _services(admission: BatchAdmission) -> list[ClientAccountReport]:
             account.waiting,
             account.running,
         )
-        for account, balance in admission.take_changed_accounts()
+        for account, balance in queue.take_changed_accounts()
     ]

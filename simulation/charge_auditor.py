@@ -36,8 +36,8 @@ class ChargeAuditor:
         """Check the accounts of `worker` that a step may have charged: those with requests that run now, or ran at the
         last call."""
         life = worker.name, worker.life
-        for request in [request for request in worker.batcher.queue if request.prepaid]:
-            path = worker.batcher.policy.levels.path(request)
+        for request in [request for request in worker.batcher.queue.waiting if request.prepaid]:
+            path = worker.batcher.queue.policy.levels.path(request)
             self._prepaid.update(((*life, path[:end]), None) for end in range(1, len(path) + 1))
         now = {account.path: account for account in _accounts(worker) if account.open > account.waiting}
         before, self._ran[life] = self._ran.get(life, {}), now
@@ -50,7 +50,7 @@ class ChargeAuditor:
     def _check(self, worker: SimulatedWorker, accounts: Iterable[ShareAccount]) -> None:
         """Check that each balance is in the range that its policy states, and that the service in the ledger was
         charged."""
-        policy = worker.batcher.policy
+        policy = worker.batcher.queue.policy
         least, most = policy.balance_range_micro or (-math.inf, math.inf)
         for account in accounts:
             balance = _balance(policy, account.path)
@@ -84,8 +84,8 @@ class ChargeAuditor:
 
 
 def _accounts(worker: SimulatedWorker) -> Iterable[ShareAccount]:
-    shares = worker.batcher.ledger.shares
-    return chain.from_iterable(map(shares.accounts, range(len(worker.batcher.policy.levels))))
+    shares = worker.batcher.queue.ledger.shares
+    return chain.from_iterable(map(shares.accounts, range(len(worker.batcher.queue.policy.levels))))
 
 
 def _deposits(policy: QueuePolicy, path: Path) -> int:

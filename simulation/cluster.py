@@ -70,8 +70,8 @@ class SimulatedCluster:
         assert not lost, f"calls without an outcome: {lost[:20]}"
         self.run_log.calls.sort(key=lambda call: (call.arrival, call.number))
         for worker in self.workers.values():
-            self.run_log.worst_gap = max(self.run_log.worst_gap, worker.batcher.fairness_gap)
-            self.run_log.bound = worker.batcher.policy.bound_micro
+            self.run_log.worst_gap = max(self.run_log.worst_gap, worker.batcher.queue.fairness_gap)
+            self.run_log.bound = worker.batcher.queue.policy.bound_micro
         return self.run_log
 
     def _make_gateway(self, tokens: Tokens) -> SimulatedGateway:
@@ -98,8 +98,8 @@ class SimulatedCluster:
             spec.kv_tokens,
             spec.max_running,
         )
-        worker.batcher.cache.take_events()
-        snapshot = runs(worker.batcher.cache.snapshot())
+        worker.batcher.queue.cache.take_events()
+        snapshot = runs(worker.batcher.queue.cache.snapshot())
         member = self.members[worker.name] = self.dispatcher.attached(identity, snapshot, self.clock.now)
         self._accepted(member, worker.jobs.jobs)
 
@@ -164,10 +164,10 @@ class SimulatedCluster:
 
     def _report(self, worker: SimulatedWorker) -> None:
         if worker.alive and self.clock.now >= worker.stalled_until and self.reachable[worker.name]:
-            batcher, now = worker.batcher, self.clock.now
-            oldest = batcher.oldest_queued_at
+            queue, now = worker.batcher.queue, self.clock.now
+            oldest = queue.waiting.oldest_since
             queued = 0.0 if oldest is None else now - oldest
-            load = WorkerLoad(batcher.running, batcher.waiting, batcher.cache.tokens_used, queued)
+            load = WorkerLoad(len(queue.running), len(queue.waiting), queue.cache.tokens_used, queued)
             member = self.members[worker.name]
             self.clock.after(self.spec.network_seconds, lambda: self.dispatcher.reported(member, load, self.clock.now))
         if not self.idle or self.clock.now == 0:

@@ -43,7 +43,7 @@ class Oracle:
 
     def _check_step(self, worker: SimulatedWorker) -> None:
         self._auditor.check_charged_accounts(worker)
-        bound, gap = worker.batcher.policy.bound_micro, worker.batcher.fairness_gap
+        bound, gap = worker.batcher.queue.policy.bound_micro, worker.batcher.queue.fairness_gap
         assert bound is None or gap <= bound, f"{worker.name}: service gap {gap} above the bound {bound}"
         self._steps += 1
         if self._steps % self._every == 0:
@@ -69,7 +69,7 @@ class Oracle:
         for worker in cluster.workers.values():
             self._check_worker(worker)
             batcher = worker.batcher
-            left = batcher.waiting, batcher.running, batcher.cache.referenced
+            left = len(batcher.queue.waiting), len(batcher.queue.running), batcher.queue.cache.referenced
             assert left == (0, 0, 0), f"{worker.name}: (waiting, running, referenced pages) = {left} at the end"
         for member in cluster.dispatcher.live(cluster.clock.now):
             assert not member.outstanding, f"{member.identity.worker}: {member.outstanding} assignments never ended"

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from global_scheduler.core.policies import DEFAULT_POLICY, RoutePolicy, RoutePolicyConfig
 from global_scheduler.core.policies import POLICIES as ROUTES
+from local_worker.core.batcher import Batcher
 from local_worker.core.charging import OutputCharge as OutputCharge
 from local_worker.core.device_sizes import SIZES, check_sizes
 from local_worker.core.fairness_levels import FairnessLevels
@@ -13,9 +14,9 @@ from local_worker.core.limits import AdmissionMode as AdmissionMode
 from local_worker.core.limits import BatchLimits
 from local_worker.core.policies import POLICIES, QueuePolicy, QueuePolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
+from local_worker.core.queue import RequestQueue
 from serving.cost import Cost, parse_cost
 from simulation.baselines import QUEUE_BASELINES, ROUTE_BASELINES
-from simulation.decode_runs import RunBatcher
 from simulation.prompts import BLOCK_TOKENS, EOS
 from simulation.sliding_rpm import SlidingRpm
 from simulation.step_time import MeasuredProfile, Profile, profile
@@ -91,10 +92,11 @@ class WorkerSpec:
         )
         return self.policies[self.policy](config)
 
-    def make_batcher(self) -> RunBatcher:
+    def make_batcher(self) -> Batcher:
         """Make a batcher with an empty queue, batch and cache."""
         cache = PrefixCache(self.kv_tokens // self.block_tokens, self.block_tokens, self.strict_paper)
-        return RunBatcher(self.make_policy(), cache, self.make_cost(), self.limits, [EOS], self.decode_run)
+        queue = RequestQueue(self.make_policy(), cache, self.make_cost(), self.limits)
+        return Batcher(queue, [EOS], self.decode_run)
 
     @property
     def limits(self) -> BatchLimits:

@@ -79,7 +79,7 @@ class SimulatedWorker:
         self.slowdown = 1.0
         self.stalled_until = 0.0
         self.batcher = spec.make_batcher()
-        self.jobs: JobTable[SimulatedAttempt] = JobTable(self.batcher)
+        self.jobs: JobTable[SimulatedAttempt] = JobTable(self.batcher.queue)
         self.gatherer: TokenGatherer[Job[SimulatedAttempt]] = TokenGatherer()
         self.report: Callable[[SimulatedWorker, WorkerEvents], None] = lambda worker, events: None
         self.entered: Callable[[SimulatedAttempt, Request], None] = lambda attempt, request: None
@@ -159,7 +159,7 @@ class SimulatedWorker:
         self.life += 1
         self.alive = False
         self.batcher = self.spec.make_batcher()
-        self.jobs = JobTable(self.batcher)
+        self.jobs = JobTable(self.batcher.queue)
         self.gatherer = TokenGatherer()
         self._busy = self._ticks = False
 
@@ -179,28 +179,23 @@ class SimulatedWorker:
             self.entered(attempt, request)
             if attempt.call.admitted_at is None:
                 attempt.call.admitted_at = self._clock.now
-        lengths = self.batcher.lengths(plan)
+        lengths = plan.lengths or [1] * len(plan.parts)
         seconds = self._seconds(plan.batch, lengths) * self.slowdown
-        self._clock.after(seconds, partial(self._commit, self.life, plan, lengths))
+        self._clock.after(seconds, partial(self._commit, self.life, plan))
 
-    def _commit(self, life: int, plan: Plan, lengths: list[int]) -> None:
+    def _commit(self, life: int, plan: Plan) -> None:
         if life != self.life:
             return
         if self._clock.now < self.stalled_until:
-            self._clock.at(self.stalled_until, partial(self._commit, life, plan, lengths))
+            self._clock.at(self.stalled_until, partial(self._commit, life, plan))
             return
-        self._run_log.steps += max(lengths)
-        runs = [self._sample(request, n) for request, n in zip(plan.requests, lengths, strict=True)]
-        if max(lengths) > 1:
-            advances = self.batcher.commit_run(plan, runs)
-        else:
-            tokens = [run[0] for piece, run in zip(plan.batch.slices, runs, strict=True) if piece.samples]
-            advances = self.batcher.commit(plan, StepResult(tuple(tokens)))
+        self._run_log.steps += max(plan.lengths, default=1)
+        advances = self.batcher.commit(plan, self._result(plan))
         self.jobs.advance(advances, self._clock.now)
-        for account in self.batcher.ledger.take_changed():
+        for account in self.batcher.queue.ledger.take_changed():
             self._run_log.served(self.name, life, account, self._clock.now)
         self.checked(self)
-        self._deliver(*self.batcher.cache.take_events())
+        self._deliver(*self.batcher.queue.cache.take_events())
         self._step()
 
     def _deliver(self, cached: tuple[Link, ...] = (), evicted: tuple[int, ...] = ()) -> None:
@@ -224,6 +219,11 @@ class SimulatedWorker:
             return
         self._ticks = False
         self._deliver()
+
+    def _result(self, plan: Plan) -> StepResult:
+        if plan.lengths:
+            return StepResult((), runs=tuple(map(self._sample, plan.requests, plan.lengths)))
+        return StepResult(tuple([self._sample(request, 1)[0] for request, piece in plan.parts if piece.samples]))
 
     def _sample(self, request: Request, tokens: int) -> Sequence[int]:
         """Return the next tokens, or arbitrary ones for a request that was aborted while the step ran."""

@@ -10,6 +10,7 @@ from local_worker.core.limits import BatchLimits
 from local_worker.core.plan import Advance, Plan
 from local_worker.core.policies import POLICIES, QueuePolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
+from local_worker.core.queue import RequestQueue
 from local_worker.core.request import Request
 from serving.blocks import chain, unpack_digests
 from serving.constraint import Constraint
@@ -35,7 +36,8 @@ def make_batcher(block_tokens: int = BLOCK) -> Batcher:
     limits = BatchLimits(
         max_running=64, token_budget=512, max_prompt_tokens=4096, max_waiting=1000, max_waiting_per_client=1000
     )
-    return Batcher(POLICIES["dlpm"](config), PrefixCache(KV_TOKENS // block_tokens, block_tokens), cost, limits, ())
+    cache = PrefixCache(KV_TOKENS // block_tokens, block_tokens)
+    return Batcher(RequestQueue(POLICIES["dlpm"](config), cache, cost, limits), ())
 
 
 def make_request(

@@ -27,7 +27,7 @@ def drive(
     batcher = make_batcher(block_tokens)
     requests = [make_request(prompt, new_tokens, number, block_tokens) for number, prompt in enumerate(prompts)]
     for request in requests:
-        batcher.submit(request, 0.0)
+        batcher.queue.submit(request, 0.0)
     for _ in steps(engine, batcher):
         pass
     return [request.tokens[request.prompt_tokens :] for request in requests]

@@ -176,7 +176,7 @@ def step_overhead(batch: int = 64, steps: int = 200) -> float:
     """Return the milliseconds per step of plan and commit, with queue policy, while `batch` requests decode."""
     batcher = make_batcher()
     for number, prompt in enumerate(Case(batch, PROMPT_TOKENS, 2).prompts(1000)):
-        batcher.submit(make_request(prompt, steps + 2 * batch, number), 0.0)
+        batcher.queue.submit(make_request(prompt, steps + 2 * batch, number), 0.0)
     while len(advance(batcher)) < batch:
         pass
     began = time.perf_counter()

@@ -51,7 +51,7 @@ def step_seconds(engine: TransformersEngine, batch: int, constraint: Constraint 
     batcher = make_batcher()
     for number in range(batch):
         prompt = [dice.randrange(engine.vocab_size) for _ in range(PROMPT_TOKENS)]
-        batcher.submit(make_request(prompt, NEW_TOKENS, number, constraint=constraint), 0.0)
+        batcher.queue.submit(make_request(prompt, NEW_TOKENS, number, constraint=constraint), 0.0)
     steps: deque[tuple[Plan, PendingStep]] = deque()
     seconds = []
     began = time.perf_counter(), time.process_time()

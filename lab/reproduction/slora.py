@@ -8,20 +8,21 @@ Arrivals are read only when a step begins, after the admission decision and the 
 ended. In the revised code, every request in the batch pays once more whenever one of them ends.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from lab.reproduction.peak_memory_estimate import PeakMemoryEstimate, Size
 from lab.reproduction.slora_policies import SloraVtc
 from local_worker.core.batch import StepResult
+from local_worker.core.batcher import Batcher
 from local_worker.core.limits import BatchLimits
 from local_worker.core.plan import Advance, Plan
 from local_worker.core.policies.client_queues import ClientQueues
 from local_worker.core.policies.fcfs import Fcfs
 from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.prefix_cache import PrefixCache
+from local_worker.core.queue import RequestQueue
 from local_worker.core.request import Request
 from serving.cost import Cost
-from simulation.decode_runs import RunBatcher, left_of
 
 DECODES_BETWEEN_PREFILLS = 10
 PREFILL_SHARE = 6  # at most 1/6 of the memory, or the longest request, in new prompts at a time
@@ -29,23 +30,13 @@ LONGEST_REQUEST = 3072
 ADAPTER_TOKENS = 32  # four pages per rank, of rank 8
 
 
-class SloraBatcher(RunBatcher):
-    """A batcher with optimistic admission, whose estimate prevents every preemption; pages are allocated as tokens
-    come."""
+class SloraQueue(RequestQueue[PrefixCache]):
+    """A queue whose arrivals are read late, and whose requests enter if the estimate of the batch's memory permits."""
 
-    def __init__(
-        self,
-        policy: QueuePolicy,
-        cache: PrefixCache,
-        cost: Cost,
-        limits: BatchLimits,
-        eos_token_ids: Collection[int],
-        capacity: int,
-    ) -> None:
-        super().__init__(policy, cache, cost, limits, eos_token_ids, DECODES_BETWEEN_PREFILLS)
+    def __init__(self, policy: QueuePolicy, cache: PrefixCache, cost: Cost, limits: BatchLimits, capacity: int) -> None:
+        super().__init__(policy, cache, cost, limits)
         self._capacity = capacity  # tokens
         self._prefill_limit = max(self._capacity // PREFILL_SHARE, LONGEST_REQUEST)
-        self._decodes = 0
         self._prefill = 0
         self._due = True
         self._unread: list[tuple[Request, float]] = []  # arrivals that are not yet in the queue, with their times
@@ -53,12 +44,13 @@ class SloraBatcher(RunBatcher):
         self._clients: dict[str, None] = {}  # all clients so far
 
     def submit(self, request: Request, now: float) -> Request | None:
-        """Queue the request; see Batcher. No other request is dropped for it."""
-        self._check(request)
+        """Queue the request; see RequestQueue. No other request is dropped for it."""
+        self.check(request)
         self._unread.append((request, now))
         return None
 
-    def _read(self) -> None:
+    def read(self) -> None:
+        """Read the new arrivals."""
         for request, since in self._unread:
             super().submit(request, since)
             self._queues.add(request)
@@ -66,36 +58,15 @@ class SloraBatcher(RunBatcher):
         self._unread.clear()
 
     def abort(self, request: Request) -> None:
-        """See Batcher."""
-        if request in self._waiting:
+        """See RequestQueue."""
+        if request in self.waiting:
             self._queues.remove(request)
         self._unread = [entry for entry in self._unread if entry[0] is not request]
         super().abort(request)
 
-    def plan(self, now: float) -> Plan | None:
-        """Plan the prompts that enter as a step of their own, or else a decoding step."""
-        if not self._running:
-            self._read()
-        self._due = not self._running or self._decodes >= DECODES_BETWEEN_PREFILLS
-        self._prefill = 0
-        plan = super().plan(now)
-        if plan is not None:
-            self._begin(plan)
-        return plan
-
-    def _begin(self, plan: Plan) -> None:
-        """Charge a decoding step when it begins, with the authors' counters, and then read the new arrivals.
-
-        In this order the counter to which an arrival is lifted includes the step's charge.
-        """
-        if isinstance(self.policy, SloraVtc) and not _computes_prompts(plan):
-            for request in plan.requests:
-                self.policy.pay_latest(request)
-        self._read()
-
-    def _shares(self) -> list[tuple[Request, int]]:
-        shares = super()._shares()
-        return [(request, tokens) for request, tokens in shares if request.computed < request.prompt_tokens] or shares
+    def begin_step(self, due: bool) -> None:
+        """Admit requests in the next step only if it is `due`."""
+        self._due, self._prefill = due, 0
 
     def admit(self, request: Request) -> int | None:
         """Admit the request if the module's rules permit it; see StepBudget."""
@@ -110,7 +81,7 @@ class SloraBatcher(RunBatcher):
         return extend
 
     def _outlook(self) -> PeakMemoryEstimate:
-        running = self._running
+        running = self.running
         sizes = [(left_of(r) - 1, len(r.tokens)) if r.output_tokens else _entering(r) for r in running]
         return PeakMemoryEstimate(sizes, {request.client for request in running})
 
@@ -119,52 +90,103 @@ class SloraBatcher(RunBatcher):
         clients = len(outlook.clients) + (request.client not in outlook.clients)
         return outlook.most(_entering(request), steps) < self._capacity - ADAPTER_TOKENS * clients
 
-    def _steps(self, plan: Plan) -> int:
+    @property
+    def has_backlog_of_all(self) -> bool:
+        """Whether every client so far has a request waiting."""
+        return len(self._queues.clients) == len(self._clients)
+
+    def steps_until_entry(self, most: int) -> int:
+        """Return the number of steps until the next request of some client fits, at most `most`."""
+        heads, outlook = [self._queues.first(client) for client in self._queues.clients], self._outlook()
+        return next((n for n in range(1, most) if any(self._fits(head, outlook, n) for head in heads)), most)
+
+
+class SloraBatcher(Batcher):
+    """A batcher with optimistic admission, whose estimate prevents every preemption; pages are allocated as tokens
+    come."""
+
+    queue: SloraQueue
+
+    def __init__(self, queue: SloraQueue, eos_token_ids: Collection[int]) -> None:
+        super().__init__(queue, eos_token_ids)
+        self._decodes = 0
+
+    def plan(self, now: float) -> Plan | None:
+        """Plan the prompts that enter as a step of their own, or else a run of decoding steps."""
+        queue = self.queue
+        if not queue.running:
+            queue.read()
+        due = not queue.running or self._decodes >= DECODES_BETWEEN_PREFILLS
+        queue.begin_step(due)
+        plan = super().plan(now)
+        if plan is None:
+            return None
+        self._begin(plan)
+        shares = [(request, piece.stop - piece.start) for request, piece in plan.parts]
+        return plan._replace(lengths=self._lengths(shares, self._steps(plan, due)))
+
+    def _begin(self, plan: Plan) -> None:
+        """Charge a decoding step when it begins, with the authors' counters, and then read the new arrivals.
+
+        In this order the counter to which an arrival is lifted includes the step's charge.
+        """
+        if isinstance(self.queue.policy, SloraVtc) and not _computes_prompts(plan):
+            for request in plan.requests:
+                self.queue.policy.pay_latest(request)
+        self.queue.read()
+
+    def _shares(self) -> list[tuple[Request, int]]:
+        shares = super()._shares()
+        return [(request, tokens) for request, tokens in shares if request.computed < request.prompt_tokens] or shares
+
+    def _steps(self, plan: Plan, due: bool) -> int:
         """Return the steps until a request ends, may enter or may be read.
 
         It is 1 where a step matters, because the counter to which a new client is lifted changes with every step.
         """
-        if not (isinstance(self.policy, Fcfs) or len(self._queues.clients) == len(self._clients)):
+        if not (isinstance(self.queue.policy, Fcfs) or self.queue.has_backlog_of_all):
             return 1
         end = min(map(left_of, plan.requests))
-        if not self._due:
+        if not due:
             return max(1, min(end, DECODES_BETWEEN_PREFILLS - self._decodes - 1))
-        if not self._waiting:
-            return 1
-        heads, outlook = [self._queues.first(client) for client in self._queues.clients], self._outlook()
-        return next((n for n in range(1, end) if any(self._fits(head, outlook, n) for head in heads)), end)
+        return self.queue.steps_until_entry(end) if self.queue.waiting else 1
 
     def commit(self, plan: Plan, result: StepResult) -> list[Advance]:
         """See Batcher."""
-        self._decodes = 0 if _computes_prompts(plan) else self._decodes + 1
-        return self._committed(super().commit(plan, result))
-
-    def commit_run(self, plan: Plan, tokens: Sequence[Sequence[int]]) -> list[Advance]:
-        """See RunBatcher."""
-        self._decodes += max(len(run) for run in tokens)
-        return self._committed(super().commit_run(plan, tokens))
-
-    def _committed(self, advances: list[Advance]) -> list[Advance]:
+        self._decodes = 0 if _computes_prompts(plan) else self._decodes + max(map(len, result.runs), default=1)
+        advances = super().commit(plan, result)
         if any(advance.finish is not None for advance in advances):
-            self._read()
+            self._ended(advances)
+            self.queue.read()
         return advances
+
+    def _ended(self, advances: list[Advance]) -> None:
+        """Do what else happens when a request has ended."""
+
+
+class RevisedSloraQueue(SloraQueue):
+    """The queue of the authors' revised code with one of their counters."""
+
+    def finish(self, request: Request) -> None:
+        """Charge the last token; see RequestQueue."""
+        assert isinstance(self.policy, SloraVtc)
+        self.policy.pay_latest(request)
+        super().finish(request)
 
 
 class RevisedSloraBatcher(SloraBatcher):
     """The batcher of the authors' revised code with one of their counters: see the module's docstring."""
 
-    def _retire(self, request: Request) -> None:
-        assert isinstance(self.policy, SloraVtc)
-        self.policy.pay_latest(request)
-        super()._retire(request)
+    def _ended(self, advances: list[Advance]) -> None:
+        assert isinstance(self.queue.policy, SloraVtc)
+        for advance in advances:
+            if advance.finish is None:
+                self.queue.policy.pay_latest(advance.request)
 
-    def _committed(self, advances: list[Advance]) -> list[Advance]:
-        assert isinstance(self.policy, SloraVtc)
-        if any(advance.finish is not None for advance in advances):
-            for advance in advances:
-                if advance.finish is None:
-                    self.policy.pay_latest(advance.request)
-        return super()._committed(advances)
+
+def left_of(request: Request) -> int:
+    """Return the number of tokens that `request` has still to generate: simulated requests use their whole budget."""
+    return request.budget - len(request.tokens)
 
 
 def _computes_prompts(plan: Plan) -> bool:

@@ -7,12 +7,12 @@ from typing import ClassVar
 from lab.reproduction import slora_policies
 from lab.reproduction.baselines import PrebleFixed, SglangLpm
 from lab.reproduction.predictors import VtcHalfRight
-from lab.reproduction.slora import RevisedSloraBatcher, SloraBatcher
+from lab.reproduction.slora import RevisedSloraBatcher, RevisedSloraQueue, SloraBatcher, SloraQueue
 from lab.reproduction.slora_cost import SloraProfiled
+from local_worker.core.batcher import Batcher
 from local_worker.core.limits import AdmissionMode
 from local_worker.core.prefix_cache import PrefixCache
 from serving.cost import Cost
-from simulation.decode_runs import RunBatcher
 from simulation.prompts import EOS
 from simulation.spec import GLOBAL_POLICIES, LOCAL_POLICIES, ClusterSpec, WorkerSpec
 from simulation.step_time import Profile
@@ -51,13 +51,13 @@ class SloraWorker(MeasuredWorker):
 
     is_revised: bool = False
 
-    def make_batcher(self) -> RunBatcher:
+    def make_batcher(self) -> Batcher:
         """Make the batcher. The measured pages held one token; ours are larger for speed, so their rounding loss is
         added."""
         pages = self.kv_tokens // self.block_tokens + self.max_running
         cache = PrefixCache(pages, self.block_tokens, strict_paper=True)
-        batcher = RevisedSloraBatcher if self.is_revised else SloraBatcher
-        return batcher(self.make_policy(), cache, self.make_cost(), self.limits, [EOS], self.kv_tokens)
+        queue, batcher = (RevisedSloraQueue, RevisedSloraBatcher) if self.is_revised else (SloraQueue, SloraBatcher)
+        return batcher(queue(self.make_policy(), cache, self.make_cost(), self.limits, self.kv_tokens), [EOS])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ An engine may run ahead: the next batch is launched before the host knows the to
 takes such tokens from its own samples of the previous batch.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -89,7 +90,8 @@ class StepResult(NamedTuple):
     of `failures` says that the output of the k-th slice that has `samples` cannot go on; `tokens[k]` is of no use then.
     Nor is it for k in `deferred`: the mask of its output is late. An engine that runs ahead also defers what builds on
     such a token in the next batch. The slice's last position is computed again in a later batch, which the request
-    enters again; `ready` are the requests whose masks are no longer late.
+    enters again; `ready` are the requests whose masks are no longer late. Of a run of decoding steps (see Plan) only
+    `runs` are given: `runs[k]` are the tokens of the k-th slice, whose output may end before the run does.
     """
 
     tokens: tuple[int, ...]
@@ -98,6 +100,7 @@ class StepResult(NamedTuple):
     failures: tuple[tuple[int, str], ...] = ()
     deferred: tuple[int, ...] = ()
     ready: tuple[int, ...] = ()  # see Slice.request
+    runs: tuple[Sequence[int], ...] = ()
 
 
 class EngineLost(Exception):

@@ -16,104 +16,84 @@ from itertools import count, repeat
 
 from fairlead.outcomes import FinishReason
 from local_worker.core.batch import Batch, Entry, Slice, StepResult
-from local_worker.core.batch_admission import BatchAdmission
 from local_worker.core.in_flight import InFlight
 from local_worker.core.late_masks import LateMasks
-from local_worker.core.limits import AdmissionMode, BatchLimits
+from local_worker.core.limits import AdmissionMode
 from local_worker.core.plan import Advance, Plan
-from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.prefix_cache import PrefixCache
+from local_worker.core.queue import RequestQueue
 from local_worker.core.request import Request
 from local_worker.core.slicing import behind, shares, slice_of
-from serving.cost import Cost
 
 
-class Batcher(BatchAdmission):
-    """The owner of every request from `submit` until `commit`, `fail`, `expired` or `abort` gives it up."""
+class Batcher:
+    """The running batch of `queue`, of which it plans one step after the other.
 
-    cache: PrefixCache
+    An engine that schedules only once every few decoding steps, as SGLang (DLPM section 5.1) and S-LoRA, is planned for
+    with a `decode_run` above 1: the number of decoding steps that are one step to the batcher (see Plan).
+    """
 
-    def __init__(
-        self, policy: QueuePolicy, cache: PrefixCache, cost: Cost, limits: BatchLimits, eos_token_ids: Collection[int]
-    ) -> None:
-        super().__init__(policy, cache, cost, limits)
+    def __init__(self, queue: RequestQueue[PrefixCache], eos_token_ids: Collection[int], decode_run: int = 1) -> None:
+        self.queue = queue
+        self._cache = queue.cache
+        self._limits = queue.limits
+        self._running = queue.running
         self._eos = frozenset(eos_token_ids)
+        self._decode_run = decode_run
         self._in_flight = InFlight()
         self._late = LateMasks()
-        self._left: list[int] = []  # requests that have left the running batch since the last plan, by arrival
-
-    def submit(self, request: Request, now: float) -> Request | None:
-        """See BatchAdmission. The cached prefix of the request is evicted last."""
-        displaced = super().submit(request, now)
-        self.cache.queued(request)
-        return displaced
-
-    def abort(self, request: Request) -> None:
-        """See BatchAdmission."""
-        super().abort(request)
-        self.cache.withdrawn(request)
-
-    def awaits_prefix(self, request: Request) -> bool:
-        """Return whether a running request computes the block that `request` misses first; see StepBudget."""
-        return not self.closed and self.cache.is_underway(request)
+        self._left: list[int] = []  # requests that have left the running batch since the last batch, by arrival
 
     def plan(self, now: float) -> Plan | None:
         """Admit requests as the policy chooses, and divide the step among the running ones. Return None if there is
         nothing to compute, or nothing before the next commit. At most one plan may be uncommitted at the call."""
         admitted: list[Request] = []
-        if newly_cached := self.cache.take_new():
-            self.policy.cached(newly_cached)
+        self.queue.note_cached_blocks()
         if not self._extend_pages():
             if self._in_flight:
                 return None  # a request that is preempted should keep its token in flight: commit first
             # No request enters in a step with a preemption: it would soon be preempted itself.
             self._preempt_for_pages(now)
-        elif self._waiting and len(self._running) < self._limits.max_running:
-            self._step_left = self._limits.token_budget - sum(map(behind, self._running))
-            if not self.closed:
-                admitted = self.policy.select(self)
-        self._observe(now)
-        parts = tuple([(request, self._slice(request, tokens)) for request, tokens in self._shares()])
-        if not parts:
+        elif self.queue.waiting and len(self._running) < self._limits.max_running:
+            admitted = self.queue.select(
+                tokens=self._limits.token_budget - sum(map(behind, self._running)),
+                places=self._limits.max_running - len(self._running),
+            )
+        self.queue.observe(now)
+        self._note_left()
+        found = self._shares()
+        if not found:
             return None
+        lengths = self._lengths(found, self._decode_run)
+        parts = tuple([(request, self._slice(request, tokens)) for request, tokens in found])
         again = self._late.take_back(request for request, _ in parts)
         entered = tuple(
             [Entry(request.arrival, tuple(request.tokens), request.client) for request in (*admitted, *again)]
         )
         batch = Batch(tuple([piece for _, piece in parts]), entered, tuple(self._left))
         self._left.clear()
-        plan = Plan(batch, parts, tuple(admitted))
+        plan = Plan(batch, parts, tuple(admitted), lengths)
         self._in_flight.launched(plan)
         return plan
+
+    def _note_left(self) -> None:
+        for request in self.queue.take_left():
+            self._late.left(request)
+            self._left.append(request.arrival)
 
     def _extend_pages(self) -> bool:
         """Give the running requests pages for their due tokens; return False if pages run out. Reserved pages always
         suffice."""
         return self._limits.admission is AdmissionMode.RESERVE or all(
-            self.cache.extend(request, request.due) for request in self._running
+            self._cache.extend(request, request.due) for request in self._running
         )
 
     def _preempt_for_pages(self, now: float) -> None:
         """Give each running request its missing pages, oldest first; preempt the requests that the policy names until
         they fit."""
         for request in list(self._running):
-            while request in self._running and not self.cache.extend(request, request.due):
-                self._preempt(self.policy.victim(list(self._running)[1:]), now)
-
-    def _preempt(self, request: Request, now: float) -> None:
-        del self._running[request]
-        self._late.left(request)
-        self._left.append(request.arrival)
-        self._kv_shares.preempted(request)
-        self.cache.release(request)
-        request.computed = 0
-        request.scores.clear()
-        request.preemptions += 1
-        self._waiting.put_back(request, now)
-        self.cache.match(request)
-        self.cache.queued(request)
-        self.policy.preempted(request)
-        self.ledger.preempted(request)
+            while request in self._running and not self._cache.extend(request, request.due):
+                self.queue.preempt(self.queue.policy.victim(list(self._running)[1:]), now)
 
     def _shares(self) -> list[tuple[Request, int]]:
         """Return the requests that take part in the step, each with its number of tokens.
@@ -128,10 +108,27 @@ class Batcher(BatchAdmission):
     def _slice(self, request: Request, tokens: int) -> Slice:
         return slice_of(request, tokens, self._in_flight.source(request))
 
+    def _lengths(self, shares: Sequence[tuple[Request, int]], steps: int) -> tuple[int, ...]:
+        """Give the requests of `shares` pages for a run of at most `steps` decoding steps; return its lengths.
+
+        There is no run, and no length, while a prompt is being computed, or when pages run out.
+        """
+        if steps == 1 or any(tokens > 1 for _, tokens in shares):
+            return ()
+        lengths = [min(steps, request.budget - len(request.tokens)) for request, _ in shares]
+        if max(lengths) == 1 or not all(
+            self._cache.extend(request, len(request.tokens) + length - 1)
+            for (request, _), length in zip(shares, lengths, strict=True)
+        ):
+            return ()
+        return tuple(lengths)
+
     def commit(self, plan: Plan, result: StepResult) -> list[Advance]:
         """Append the samples of the earliest uncommitted plan; return the progress of each request that got one.
         Requests that have left the batch since are skipped: they are neither charged nor are their blocks published."""
         self._in_flight.landed()
+        if result.runs:
+            return self._commit_run(plan, result.runs)
         sampled = iter(zip(count(), result.tokens, result.logprobs or repeat(None), strict=False))
         scores = iter(result.scores)
         failures, deferred = dict(result.failures), frozenset(result.deferred)
@@ -145,11 +142,11 @@ class Batcher(BatchAdmission):
             if made is not None and made[0] in deferred:
                 self._defer(request, piece)
                 continue
-            self.cache.publish(request, piece.stop)
+            self._cache.publish(request, piece.stop)
             if made is not None:
                 place, token, logprobs = made
                 if place in failures:
-                    self._retire(request)
+                    self.queue.finish(request)
                     advances.append(Advance(request, (), None, failure=failures[place]))
                     continue
                 of_prompt = request.take_scores() if request.scores_prompt else None
@@ -159,18 +156,28 @@ class Batcher(BatchAdmission):
         self._late.discard(result.ready)
         return advances
 
+    def _commit_run(self, plan: Plan, runs: Sequence[Sequence[int]]) -> list[Advance]:
+        advances = []
+        for request, tokens in zip(plan.requests, runs, strict=True):
+            if request in self._running:
+                request.tokens.extend(tokens)
+                request.computed = len(request.tokens) - 1
+                self._cache.publish(request, request.computed)
+                advances.append(Advance(request, tokens, self._advance(request, tokens)))
+        return advances
+
     def _defer(self, request: Request, piece: Slice) -> None:
         """Compute the last position of `piece` again, for which no token was sampled, and charge for the step."""
         request.computed = min(request.computed, piece.stop - 1)
         self._late.add(request)
-        self._charge_deferred(request)
+        self.queue.charge_deferred(request)
 
     def _advance(self, request: Request, tokens: Sequence[int]) -> FinishReason | None:
         """Charge for the last `tokens` of `request`, and end it if they complete its output; return why it ends."""
-        self._charge(request, len(tokens))
+        self.queue.charge(request, len(tokens))
         finish = self._finish(request, tokens[-1])
         if finish is not None:
-            self._retire(request)
+            self.queue.finish(request)
         return finish
 
     def _finish(self, request: Request, token: int) -> FinishReason | None:
@@ -185,15 +192,10 @@ class Batcher(BatchAdmission):
         self._in_flight.landed()
         failed = [request for request in plan.requests if request in self._running]
         for request in failed:
-            self._retire(request)
+            self.queue.finish(request)
         return failed
-
-    def _retire(self, request: Request) -> None:
-        self._late.left(request)
-        self._left.append(request.arrival)
-        super()._retire(request)
 
     def check_invariants(self) -> None:
         """Raise AssertionError unless the steps in flight, the queue, the batch, the pages and the accounts agree."""
-        super().check_invariants()
+        self.queue.check_invariants()
         self._in_flight.check_invariants(self._running)

@@ -19,6 +19,9 @@ class BlockCache(Protocol):
     def pages_for(self, tokens: int) -> int:
         """Return the number of pages that `tokens` tokens occupy; the last page may be partly filled."""
 
+    def arrived(self, request: Request) -> None:
+        """Look up the prefix of `request`, which has joined the queue."""
+
     def match(self, request: Request) -> int:
         """Return the number of `request`'s prompt tokens that are cached now; it is never the whole prompt."""
 
@@ -26,8 +29,21 @@ class BlockCache(Protocol):
         """Give `request` pages for `tokens` tokens; return the number of tokens left to compute, or None if the pages
         do not fit."""
 
-    def release(self, request: Request) -> None:
+    def is_underway(self, request: Request) -> bool:
+        """Return whether a running request is computing the first block that `request` did not match at the last
+        lookup, and `request` had better wait for it."""
+
+    def preempted(self, request: Request) -> None:
+        """Release the pages of `request`, and look up its prefix again."""
+
+    def withdrawn(self, request: Request) -> None:
+        """Forget that `request` waits."""
+
+    def finished(self, request: Request) -> None:
         """Release the pages of `request`; full blocks stay cached until they are evicted."""
+
+    def take_new(self) -> list[int]:
+        """Return the digests that were cached since the last call; some of them may have been evicted again."""
 
     def take_events(self) -> tuple[tuple[Link, ...], tuple[int, ...]]:
         """Return the blocks cached and the digests evicted since the last call; for each digest only its latest change.

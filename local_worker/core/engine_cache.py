@@ -54,6 +54,10 @@ class EngineCache:
         self._changes.pop(digest, None)
         self._changes[digest] = parent
 
+    def arrived(self, request: Request) -> None:
+        """See BlockCache."""
+        self.match(request)
+
     def match(self, request: Request) -> int:
         """Return the number of `request`'s prompt tokens that are cached now; see BlockCache.
 
@@ -83,7 +87,19 @@ class EngineCache:
         request.computed = matched_blocks * self.block_tokens
         return len(request.tokens) - request.computed
 
-    def release(self, request: Request) -> None:
+    def is_underway(self, request: Request) -> bool:
+        """Return False: the engine itself decides what it computes twice."""
+        return False
+
+    def preempted(self, request: Request) -> None:
+        """See BlockCache."""
+        self.finished(request)
+        self.match(request)
+
+    def withdrawn(self, request: Request) -> None:
+        """Do nothing: only the engine spares pages."""
+
+    def finished(self, request: Request) -> None:
         """Take back the pages that were promised to `request`."""
         self._filled -= len(request.pages) - request.shared
         for digest in request.digests[: request.shared]:

@@ -8,18 +8,19 @@ from typing import Generic
 
 from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason, Outcome
-from local_worker.core.batch_admission import BatchAdmission
+from local_worker.core.block_cache import BlockCache
 from local_worker.core.job import Job, JobEnded, JobEvents, JobStarted, Owner
 from local_worker.core.output import Output, SpelledLogprobs, spelled, spelled_prompt
 from local_worker.core.plan import Advance
+from local_worker.core.queue import RequestQueue
 from local_worker.core.request import Request
 
 
 class JobTable(Generic[Owner]):
     """The owner of every job from `submit` until its JobEnded event. `now` is in seconds and never decreases."""
 
-    def __init__(self, admission: BatchAdmission) -> None:
-        self._admission = admission
+    def __init__(self, queue: RequestQueue[BlockCache]) -> None:
+        self._queue = queue
         self._jobs: dict[Request, Job[Owner]] = {}
         self._owned: dict[Owner, dict[tuple[str, int], Job[Owner]]] = {}  # by request id and attempt
         self._events: JobEvents[Owner] = JobEvents()
@@ -43,7 +44,7 @@ class JobTable(Generic[Owner]):
         """Queue `job`; ignore it as a repeated message if its owner has an unfinished job of equal request id and
         attempt.
 
-        A job that the admission refuses ends at once. So does the job that is dropped for it when the queue is full.
+        A job that the queue refuses ends at once. So does the job that is dropped for it when the queue is full.
         """
         owned = self._owned.setdefault(job.owner, {})
         key = (job.request.id, job.attempt)
@@ -52,7 +53,7 @@ class JobTable(Generic[Owner]):
         owned[key] = self._jobs[job.request] = job
         self._events.accepted.append(job)
         try:
-            displaced = self._admission.submit(job.request, now)
+            displaced = self._queue.submit(job.request, now)
         except FairleadError as error:
             self._end(job, now, error.outcome, message=error.message)
             return
@@ -72,16 +73,16 @@ class JobTable(Generic[Owner]):
             self._cancel(job, now)
 
     def _cancel(self, job: Job[Owner], now: float) -> None:
-        self._admission.abort(job.request)
+        self._queue.abort(job.request)
         self._end(job, now, Outcome.CANCELLED, message="cancelled by the caller")
 
     def next_deadline(self) -> float | None:
         """Return the earliest deadline of a job in seconds; None when no job has one."""
-        return self._admission.next_deadline()
+        return self._queue.next_deadline()
 
     def expire(self, now: float) -> int:
         """End every job whose deadline has passed as DEADLINE_EXCEEDED; return the number of these jobs."""
-        late = self._admission.expired(now)
+        late = self._queue.expired(now)
         for request in late:
             self._end(self._jobs[request], now, Outcome.DEADLINE_EXCEEDED, message="the call's deadline passed")
         return len(late)
@@ -116,15 +117,15 @@ class JobTable(Generic[Owner]):
         self._events.tokens.append((job, output))
         if stop:
             if finish is None:
-                self._admission.abort(request)
+                self._queue.abort(request)
             self._end(job, now, Outcome.COMPLETED, FinishReason.STOP, stop_string=stop)
         elif finish is not None:
             self._end(job, now, Outcome.COMPLETED, finish, text=job.text.rest())
 
     def end(self, requests: Iterable[Request], outcome: Outcome, message: str, now: float) -> None:
-        """End the jobs of `requests`, which failed or cannot go on here; the admission gives up those that it has."""
+        """End the jobs of `requests`, which failed or cannot go on here; the queue gives up those that it has."""
         for request in requests:
-            self._admission.abort(request)
+            self._queue.abort(request)
             self._end(self._jobs[request], now, outcome, message=message)
 
     def _end(
@@ -147,13 +148,13 @@ class JobTable(Generic[Owner]):
         self._events.ended.append(JobEnded(job, outcome, reason, message, text, stop_string))
 
     def check_invariants(self) -> None:
-        """Raise AssertionError unless both indexes hold the same jobs, whose requests the admission holds."""
+        """Raise AssertionError unless both indexes hold the same jobs, whose requests the queue holds."""
         owned = [job for jobs in self._owned.values() for job in jobs.values()]
         assert {*owned} == {*self._jobs.values()}, f"{len(owned)} jobs by owner, {len(self._jobs)} by request"
         assert all(self._owned.values()), "an owner without jobs is kept"
         for request, job in self._jobs.items():
             assert job.request is request, f"{job} is kept for {request}"
             assert job.ended_at is None, f"{request.id} ended at {job.ended_at} and is kept"
-        held = self._admission.waiting + self._admission.running
-        assert held == len(self._jobs), f"the admission has {held} requests, the table {len(self._jobs)} jobs"
-        self._admission.check_invariants()
+        held = len(self._queue.waiting) + len(self._queue.running)
+        assert held == len(self._jobs), f"the queue has {held} requests, the table {len(self._jobs)} jobs"
+        self._queue.check_invariants()

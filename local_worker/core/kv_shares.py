@@ -51,10 +51,13 @@ class KVShares:
             if not running:
                 del self._running[path]
 
-    def left(self, request: Request) -> None:
-        """Record that `request` neither waits nor runs any more."""
-        if request in self._running.get(self._levels.path(request), ()):
-            self.preempted(request)
+    def finished(self, request: Request) -> None:
+        """Record that `request` has left the running batch for good."""
+        self.preempted(request)
+        self.withdrawn(request)
+
+    def withdrawn(self, request: Request) -> None:
+        """Record that `request` has left the queue for good."""
         for path in self._paths(request):
             self._requests[path] -= 1
             if not self._requests[path]:

@@ -9,11 +9,16 @@ from local_worker.core.request import Request
 
 
 class Plan(NamedTuple):
-    """One step: its batch, and the requests that have just entered the running batch, for the first time or again."""
+    """One step: its batch, and the requests that have just entered the running batch, for the first time or again.
+
+    A step may be run as several decoding steps: then `lengths` holds the largest number of tokens that each request
+    generates in it. No request can enter before the run ends, and one that ends during the run leaves when it ends.
+    """
 
     batch: Batch
     parts: tuple[tuple[Request, Slice], ...]  # each request of the step with its slice of the batch, in its order
     admitted: tuple[Request, ...]
+    lengths: tuple[int, ...] = ()  # one per part; empty unless the step is a run
 
     @property
     def requests(self) -> tuple[Request, ...]:

@@ -63,8 +63,10 @@ class PrefixCache:
             self._idle.spare(request)
         return blocks * self.block_tokens
 
-    def queued(self, request: Request) -> None:
-        """Evict what `request` matched last after everything else, until it is admitted or `withdrawn`. O(1)."""
+    def arrived(self, request: Request) -> None:
+        """Look up the prefix of `request`, and evict it after everything else until the request is admitted or
+        `withdrawn`."""
+        self.match(request)
         if not self._strict:
             self._idle.spare(request)
 
@@ -146,7 +148,12 @@ class PrefixCache:
                 return  # the digests collide: the rest of this chain stays private
             request.shared = index + 1
 
-    def release(self, request: Request) -> None:
+    def preempted(self, request: Request) -> None:
+        """See BlockCache."""
+        self.finished(request)
+        self.arrived(request)
+
+    def finished(self, request: Request) -> None:
         """Release the pages of `request`; published pages stay cached until they are evicted."""
         self._underway.left(request)
         for page in reversed(request.pages):

@@ -1,7 +1,7 @@
 """The requests that wait to enter the running batch."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Iterator
 
 from fairlead.errors import ClientLimit, QueueFull
 from local_worker.core.fairness_levels import FLAT, FairnessLevels
@@ -34,10 +34,9 @@ class WaitingQueue:
     def __contains__(self, request: Request) -> bool:
         return request in self._since
 
-    @property
-    def requests(self) -> Collection[Request]:
-        """The waiting requests, the longest waiting first."""
-        return self._since.keys()
+    def __iter__(self) -> Iterator[Request]:
+        """Iterate over the waiting requests, the longest waiting first."""
+        return iter(self._since)
 
     @property
     def oldest_since(self) -> float | None:

@@ -116,7 +116,7 @@ def test_launching_a_step_never_waits_for_the_device(backend: type[Sdpa | Varlen
         without_flashinfer(engine, backend)
     batcher = make_batcher(pages=256)
     for request in make_requests(7, **WAYS[way]):
-        batcher.submit(request, 0.0)
+        batcher.queue.submit(request, 0.0)
     steps: list[Any] = []
     while len(steps) < 8 and (plan := batcher.plan(0.0)) is not None:
         torch.cuda.set_sync_debug_mode("error")

@@ -115,7 +115,8 @@ class Listener:
             self.receive()
         assert self.deaths.empty()
         assert len({end.request_id for end in self.ends}) == len(self.ends)
-        assert (self.batcher.running, self.batcher.waiting, self.batcher.cache.referenced) == (0, 0, 0)
+        queue = self.batcher.queue
+        assert (len(queue.running), len(queue.waiting), queue.cache.referenced) == (0, 0, 0)
         self.batcher.check_invariants()
 
 

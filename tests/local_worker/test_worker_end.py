@@ -38,7 +38,7 @@ async def test_a_worker_ends_with_its_backend(is_lost: bool) -> None:
         return EngineBackend(prompts, model.tokenizer, None, EngineLoop(batcher, model.engine, deliver, died))
 
     info = scheduler_pb2.ModelInfo(name="tiny", kv_tokens=model.kv_tokens, max_running=limits.max_running)
-    worker = Worker(config, [info], batcher.policy, make_backend)
+    worker = Worker(config, [info], batcher.queue.policy, make_backend)
     running, [(deliver, died)] = asyncio.create_task(worker.run(asyncio.Event())), ports
     deliver(None) if is_lost else died(MemoryError("no room"))
     with pytest.raises(RuntimeError, match="backend: " + ("AttributeError" if is_lost else "MemoryError")):

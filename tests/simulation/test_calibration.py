@@ -30,7 +30,7 @@ def timed(of: Coefficients, prompts: Sequence[int]) -> list[Timing]:
     sampling = SamplingParams(max_tokens=OUTPUT, ignore_eos=True)
     requests = [make_request([n] * length, arrival=n, sampling=sampling) for n, length in enumerate(prompts)]
     for request in requests:
-        batcher.submit(request, 0.0)
+        batcher.queue.submit(request, 0.0)
     now, tokens = 0.0, {request.id: list[float]() for request in requests}
     while (plan := batcher.plan(now)) is not None:
         slices = plan.batch.slices

@@ -74,7 +74,7 @@ def losing(method: Callable[..., None]) -> Callable[..., None]:
 @pytest.mark.parametrize(
     ("structure", "method", "about"),
     [
-        (KVShares, "left", "requests|shares of"),
+        (KVShares, "withdrawn", "requests|shares of"),
         (LongestQueueDrop, "discard", "a request that may be dropped is not waiting"),
         (BlockTree, "touch", "a node is newer than its parent"),
         (Fleet, "booked", "requests, a queue of|, not"),

@@ -37,7 +37,7 @@ def serve(policy: str) -> Batcher:
         sampling = SamplingParams(max_tokens=OUTPUT, ignore_eos=True)
         request = make_request([*PREFIX[client], 1000 + number, 3], arrival=number, sampling=sampling)
         request.client = client
-        batcher.submit(request, 0.0)
+        batcher.queue.submit(request, 0.0)
         here.append(request)
 
     for client, parallel in PARALLEL.items():
@@ -54,18 +54,18 @@ def serve(policy: str) -> Batcher:
 
 
 def hit_rate(batcher: Batcher) -> float:
-    return batcher.ledger.cached_tokens / batcher.ledger.prompt_tokens
+    return batcher.queue.ledger.cached_tokens / batcher.queue.ledger.prompt_tokens
 
 
 def test_baselines_without_a_bound_are_ordered_as_the_papers_claim() -> None:
     served = {name: serve(name) for name in ("fcfs", "lpm", "vtc", "wsc", "dlpm")}
     for name, batcher in served.items():
-        print(f"{name:<5} gap {batcher.fairness_gap / MICRO:,.0f}, hit rate {hit_rate(batcher):.1%}")
+        print(f"{name:<5} gap {batcher.queue.fairness_gap / MICRO:,.0f}, hit rate {hit_rate(batcher):.1%}")
     dlpm, lpm, wsc = served["dlpm"], served["lpm"], served["wsc"]
-    bound = dlpm.policy.bound_micro
+    bound = dlpm.queue.policy.bound_micro
     assert bound is not None
-    assert dlpm.fairness_gap <= bound < served["fcfs"].fairness_gap
-    assert bound < lpm.fairness_gap
-    assert wsc.fairness_gap <= bound
+    assert dlpm.queue.fairness_gap <= bound < served["fcfs"].queue.fairness_gap
+    assert bound < lpm.queue.fairness_gap
+    assert wsc.queue.fairness_gap <= bound
     assert hit_rate(dlpm) >= 0.9 * hit_rate(lpm)
     assert hit_rate(wsc) < hit_rate(dlpm)

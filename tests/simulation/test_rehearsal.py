@@ -94,13 +94,13 @@ def test_the_oracle_sees_a_wrong_token(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_oracle_sees_a_lost_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    release = PrefixCache.release
+    finished = PrefixCache.finished
 
     def leaky(cache: PrefixCache, request: Request) -> None:
         request.pages = request.pages[:-1]
-        release(cache, request)
+        finished(cache, request)
 
-    monkeypatch.setattr(PrefixCache, "release", leaky)
+    monkeypatch.setattr(PrefixCache, "finished", leaky)
     with pytest.raises(AssertionError, match="references"):
         run_watched(system())
 

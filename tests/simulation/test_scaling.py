@@ -91,6 +91,6 @@ def flood_gap(policy: str, make: Callable[[ClusterSpec], Dispatcher]) -> int:
 def test_passers_by_take_nothing_from_the_balance_of_two_who_stay() -> None:
     watched = pass_by(300)
     watched.batcher.check_invariants()
-    assert watched.batcher.policy.bound_micro is not None
-    assert 0 < watched.gap <= watched.batcher.policy.bound_micro
+    assert watched.batcher.queue.policy.bound_micro is not None
+    assert 0 < watched.gap <= watched.batcher.queue.policy.bound_micro
     assert min(watched.service[name] for name in STAYING) > 0

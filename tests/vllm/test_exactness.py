@@ -98,10 +98,10 @@ def test_requests_that_join_and_leave_at_any_time_change_nothing(engines: Engine
     driver = driving.Driver(batcher, engines[1])
     requests = numbers.requests(texts)
     for number, request in enumerate(requests):
-        batcher.submit(request, 0.0)
+        batcher.queue.submit(request, 0.0)
         driver.turn()
         if number == 5:
-            batcher.abort(requests[3])
+            batcher.queue.abort(requests[3])
     while driver.turn():
         pass
     for number, request in enumerate(requests):
@@ -120,13 +120,13 @@ def test_a_page_given_up_for_an_equal_one_is_never_read_again(engines: Engines) 
     first, second, third = numbers.requests(texts, max_tokens=20)
     driver = driving.Driver(batcher, engines[1])
     for request in (first, second):
-        batcher.submit(request, 0.0)
+        batcher.queue.submit(request, 0.0)
     before = batcher.plan(0.0)
     assert before is not None
     pages = list(second.pages)
     batcher.commit(before, engines[1].launch(before.batch).wait())
     assert second.pages[:2] == first.pages[:2] != pages[:2], "the second adopts the first's pages"
-    batcher.submit(third, 0.0)
+    batcher.queue.submit(third, 0.0)
     driver.turn()
     assert set(third.pages) & set(pages), "the third writes into what the second gave up"
     while driver.turn():
@@ -234,12 +234,12 @@ def test_an_output_that_cannot_go_on_is_a_failure_and_its_batch_goes_on(engines:
         broken = make_request([3, 4, 5], 65_050 + 100 * number, seed_position=2, constraint=OBJECT, ignore_eos=False)
         batcher, failures = make_batcher(eos=EOS), []
         for request in (broken, *requests):
-            batcher.submit(request, 0.0)
+            batcher.queue.submit(request, 0.0)
         while (plan := batcher.plan(0.0)) is not None:
             for advance in batcher.commit(plan, engine.launch(plan.batch).wait()):
                 if advance.failure:
                     failures.append((advance.request, advance.failure))
-                    batcher.abort(advance.request)
+                    batcher.queue.abort(advance.request)
         assert [request for request, _ in failures] == [broken]
         assert "the output cannot go on" in failures[0][1]
         assert [request.tokens[request.prompt_tokens :] for request in requests] == expected
@@ -261,7 +261,7 @@ def test_the_prompts_logprobs_are_those_of_the_other_engine(engines: Engines) ->
         batcher, found = make_batcher(token_budget=16), {}
         for n, text in enumerate([texts[0], *texts]):
             way: dict[str, Any] = {"prompt_logprobs": n - 1, "max_tokens": 2} if n else {}
-            batcher.submit(make_request(text, 40_000 + 100 * number + n, **way), 0.0)
+            batcher.queue.submit(make_request(text, 40_000 + 100 * number + n, **way), 0.0)
         while (plan := batcher.plan(0.0)) is not None:
             for advance in batcher.commit(plan, engine.launch(plan.batch).wait()):
                 if advance.scores is not None:
@@ -285,7 +285,7 @@ def test_logprobs_are_those_of_the_model(engines: Engines) -> None:
             way: dict[str, Any] = {"temperature": 2.0, "seed": n, "logprobs": alternatives}
             if n == 3:
                 way |= {"constraint": OBJECT, "ignore_eos": False}
-            batcher.submit(make_request(text, 30_000 + 100 * number + n, **way), 0.0)
+            batcher.queue.submit(make_request(text, 30_000 + 100 * number + n, **way), 0.0)
         while (plan := batcher.plan(0.0)) is not None:
             for advance in batcher.commit(plan, engine.launch(plan.batch).wait()):
                 known: Sequence[SampledLogprobs | None] = advance.logprobs or [None] * len(advance.tokens)

@@ -19,6 +19,7 @@ from local_worker.core.batcher import Batcher
 from local_worker.core.limits import BatchLimits
 from local_worker.core.policies import QueuePolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
+from local_worker.core.queue import RequestQueue
 from local_worker.core.request import Request
 from serving.blocks import chain, unpack_digests
 from serving.cost import MICRO, WeightedTokens
@@ -65,7 +66,7 @@ class Queue:
             max_waiting_per_client=waiting,
         )
         cache = PrefixCache(self.kv_tokens // BLOCK, BLOCK)
-        return Batcher(LOCAL_POLICIES[self.policy](config), cache, cost, limits, ())
+        return Batcher(RequestQueue(LOCAL_POLICIES[self.policy](config), cache, cost, limits), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ def contend(engine: Engine, queue: Queue, clients: int, vocabulary: int, seconds
     arriving = [_requests(client, arrivals, vocabulary) for client in range(clients)]
     for client, requests in enumerate(arriving):
         for _ in range(OPEN if client else OPEN_OF_FIRST):
-            batcher.submit(next(requests), 0.0)
+            batcher.queue.submit(next(requests), 0.0)
     served, prompts, cached = Counter[int](), 0, 0
     began, now = time.perf_counter(), 0.0
     for advances in steps(engine, batcher, lambda: time.perf_counter() - began):
@@ -108,16 +109,16 @@ def contend(engine: Engine, queue: Queue, clients: int, vocabulary: int, seconds
                 served[client] += request.prompt_tokens
                 prompts, cached = prompts + request.prompt_tokens, cached + request.cached
             if advance.finish is not None:
-                batcher.submit(next(arriving[client]), now)
+                batcher.queue.submit(next(arriving[client]), now)
         if now > seconds:
             break
     batcher.check_invariants()
-    bound = batcher.policy.bound_micro
+    bound = batcher.queue.policy.bound_micro
     return Contended(
         services=tuple(float(served[client]) for client in range(clients)),
         seconds=now,
         hit_rate=cached / max(prompts, 1),
-        gap=batcher.fairness_gap / MICRO,
+        gap=batcher.queue.fairness_gap / MICRO,
         bound=None if bound is None else bound / MICRO,
     )
 

@@ -56,7 +56,7 @@ class Row:
         throttle, _ = _bytes(lambda: throttled(self.users), self.users)
         worker, watched = _bytes(lambda: pass_by(self.users), self.users)
         short, long = (watched.service[name] / MICRO for name in STAYING)
-        bound = (watched.batcher.policy.bound_micro or 0) / MICRO
+        bound = (watched.batcher.queue.policy.bound_micro or 0) / MICRO
         return (
             f"| {self.users:,} | {scheduler} | {worker} | {throttle} | 1 : {long / short:.3f} | "
             f"{watched.gap / MICRO:,.0f} | {bound:,.0f} |"
@@ -122,7 +122,7 @@ class WatchedWorker:
             sampling=SamplingParams(max_tokens=output_tokens, ignore_eos=True),
             arrival=self._arrivals,
         )
-        self.batcher.submit(request, float(self._arrivals))
+        self.batcher.queue.submit(request, float(self._arrivals))
 
     def step(self) -> None:
         """Run one engine step, and submit a new call for each ended call of the two permanent users."""
@@ -133,8 +133,8 @@ class WatchedWorker:
             name = advance.request.client
             if advance.finish is not None and name in STAYING:
                 self.submit(name, STAYING[name] * PROMPT, OUTPUT)
-        self.batcher.cache.take_events()
-        for account, _ in self.batcher.take_changed_accounts():
+        self.batcher.queue.cache.take_events()
+        for account, _ in self.batcher.queue.take_changed_accounts():
             if account.client in STAYING:
                 self.service[account.client] = account.service
         lead = self.service["long"] - self.service["short"]

@@ -10,10 +10,10 @@ from lab.reproduction.fitted import SLORA
 from lab.reproduction.slora import ADAPTER_TOKENS, DECODES_BETWEEN_PREFILLS
 from lab.reproduction.systems import slora
 from local_worker.core.batch import StepResult
+from local_worker.core.batcher import Batcher
 from local_worker.core.request import Request
 from serving.cost import MICRO
 from serving.sampling_params import SamplingParams
-from simulation.decode_runs import RunBatcher
 from simulation.prompts import CHAIN_SEED, PromptSegments, digests_of
 from simulation.step_time import TILE, StepTime
 from tests.lab.reproduction.slora_model import Asked, Router
@@ -24,7 +24,7 @@ SEGMENTS = PromptSegments()
 A10G = SLORA["a10g llama-2-7b"]
 
 
-def make(capacity: int, policy: str = "slora-vtc", is_revised: bool = True) -> RunBatcher:
+def make(capacity: int, policy: str = "slora-vtc", is_revised: bool = True) -> Batcher:
     return slora(A10G, policy, capacity, is_revised=is_revised).worker.make_batcher()
 
 
@@ -42,15 +42,15 @@ def request(number: int, client: str, prompt: int, output: int) -> Request:
     )
 
 
-def step(batcher: RunBatcher, *during: Request) -> list[str]:
+def step(batcher: Batcher, *during: Request) -> list[str]:
     """One step, in the midst of which `during` arrive; returns whose prompts it computed."""
     return [entered.client for entered in stepped(batcher, during)]
 
 
-def stepped(batcher: RunBatcher, during: Iterable[Request]) -> Sequence[Request]:
+def stepped(batcher: Batcher, during: Iterable[Request]) -> Sequence[Request]:
     plan = batcher.plan(0.0)
     for arrival in during:
-        batcher.submit(arrival, 0.0)
+        batcher.queue.submit(arrival, 0.0)
     if plan is None:
         return ()
     batcher.commit(plan, StepResult((1,) * len(plan.batch.slices)))
@@ -62,12 +62,12 @@ def stepped(batcher: RunBatcher, during: Iterable[Request]) -> Sequence[Request]
 def test_every_client_in_the_batch_costs_the_room_of_an_adapter(clients: str, fits: int) -> None:
     batcher = make(3 * (100 + 10) + 2 * ADAPTER_TOKENS + 1)
     for number, client in enumerate(clients):
-        batcher.submit(request(number, client, 100, 10), 0.0)
+        batcher.queue.submit(request(number, client, 100, 10), 0.0)
     assert len(step(batcher)) == fits
 
 
-def until_due(batcher: RunBatcher) -> None:
-    batcher.submit(request(0, "a", 8, 100), 0.0)
+def until_due(batcher: Batcher) -> None:
+    batcher.queue.submit(request(0, "a", 8, 100), 0.0)
     for _ in range(DECODES_BETWEEN_PREFILLS):  # the prompt, and all steps but one
         step(batcher)
 
@@ -83,15 +83,15 @@ def test_who_arrives_in_the_last_step_is_read_a_step_too_late() -> None:
 def test_who_arrives_before_the_last_step_enters_after_it() -> None:
     batcher = make(10_000)
     until_due(batcher)
-    batcher.submit(request(1, "b", 8, 8), 0.0)
+    batcher.queue.submit(request(1, "b", 8, 8), 0.0)
     assert step(batcher) == []
     assert step(batcher) == ["b"]
 
 
 def test_an_end_is_an_occasion_to_read() -> None:
     batcher = make(10_000)
-    batcher.submit(request(0, "a", 8, 100), 0.0)
-    batcher.submit(request(1, "a", 8, DECODES_BETWEEN_PREFILLS + 1), 0.0)
+    batcher.queue.submit(request(0, "a", 8, 100), 0.0)
+    batcher.queue.submit(request(1, "a", 8, DECODES_BETWEEN_PREFILLS + 1), 0.0)
     for _ in range(DECODES_BETWEEN_PREFILLS):
         step(batcher)
     assert step(batcher, request(2, "b", 8, 8)) == []  # request 1 ends
@@ -101,37 +101,37 @@ def test_an_end_is_an_occasion_to_read() -> None:
 @pytest.mark.parametrize(("is_revised", "tokens"), [(False, 1), (True, 2)])
 def test_in_the_revision_an_end_is_paid_by_everybody(is_revised: bool, tokens: int) -> None:
     batcher = make(10_000, is_revised=is_revised)
-    batcher.submit(request(0, "a", 8, 100), 0.0)
-    batcher.submit(request(1, "b", 8, 2), 0.0)
+    batcher.queue.submit(request(0, "a", 8, 100), 0.0)
+    batcher.queue.submit(request(1, "b", 8, 2), 0.0)
     step(batcher)
-    assert batcher.policy.balance("a") == 8 * MICRO  # the first token is paid with the next step
+    assert batcher.queue.policy.balance("a") == 8 * MICRO  # the first token is paid with the next step
     step(batcher)  # b ends
-    assert batcher.policy.balance("a") == batcher.policy.balance("b") == (8 + 2 * tokens) * MICRO
+    assert batcher.queue.policy.balance("a") == batcher.queue.policy.balance("b") == (8 + 2 * tokens) * MICRO
 
 
 def test_a_client_that_comes_back_to_an_empty_queue_is_not_lifted() -> None:
     batcher = make(10_000)
     until_due(batcher)
-    batcher.submit(request(1, "b", 8, 8), 0.0)
+    batcher.queue.submit(request(1, "b", 8, 8), 0.0)
     step(batcher)
-    assert batcher.policy.balance("b") == 0 < batcher.policy.balance("a")
-    batcher.submit(request(2, "c", 8, 8), 0.0)
+    assert batcher.queue.policy.balance("b") == 0 < batcher.queue.policy.balance("a")
+    batcher.queue.submit(request(2, "c", 8, 8), 0.0)
     step(batcher)
-    assert batcher.policy.balance("c") == 0
+    assert batcher.queue.policy.balance("c") == 0
 
 
 def test_a_prediction_is_paid_in_advance_and_what_did_not_come_is_given_back() -> None:
     batcher = make(10_000, policy="slora-oracle")
-    batcher.submit(request(0, "a", 8, 3), 0.0)
+    batcher.queue.submit(request(0, "a", 8, 3), 0.0)
     for _ in range(3):
         step(batcher)
-        assert batcher.policy.balance("a") == (8 + 2 * 3) * MICRO
+        assert batcher.queue.policy.balance("a") == (8 + 2 * 3) * MICRO
 
 
 def test_linear_layers_take_whole_tiles() -> None:
     def seconds(prompt: int) -> float:
         batcher = make(10_000)
-        batcher.submit(request(0, "a", prompt, 2), 0.0)
+        batcher.queue.submit(request(0, "a", prompt, 2), 0.0)
         plan = batcher.plan(0.0)
         assert plan is not None
         return StepTime(A10G.coefficients)(plan.batch, [1])
@@ -170,12 +170,12 @@ def test_who_enters_when_and_what_is_paid_follow_the_authors_rules(policy: str, 
         coming = [(late, asked) for step, late, asked in arrivals if step == now]
         for _, asked in (early for early in coming if not early[0]):
             router.submit(asked)
-            batcher.submit(made(asked), 0.0)
+            batcher.queue.submit(made(asked), 0.0)
         during = [asked for late, asked in coming if late]
         assert [int(entered.id) for entered in stepped(batcher, map(made, during))] == router.step(during)
-        paid = {client: batcher.policy.balance(client) / MICRO for client in router.counters}
+        paid = {client: batcher.queue.policy.balance(client) / MICRO for client in router.counters}
         assert paid == pytest.approx(router.counters, abs=1e-3)
         if now > arrivals[-1][0] and not router.busy:
             break
-    assert not batcher.waiting
-    assert not batcher.running
+    assert not batcher.queue.waiting
+    assert not batcher.queue.running

@@ -83,7 +83,7 @@ class BatcherMachine(RuleBasedStateMachine):
         request.client, request.interaction = client, "first" if len(prompt) % 3 else "second"
         request.deadline = None if lifetime is None else self.now + lifetime
         self.arrivals += 1
-        self.batcher.submit(request, self.now)
+        self.batcher.queue.submit(request, self.now)
         self.inside[request] = None
         self.everyone.append(request)
 
@@ -95,8 +95,8 @@ class BatcherMachine(RuleBasedStateMachine):
         if self.steps:
             assert all(request.preemptions == before[request][1] for request in self.inside)
         if plan is None:
-            assert self.steps or not self.batcher.running
-            assert self.steps or not self.batcher.waiting, "work-conserving: an idle worker has nobody waiting"
+            assert self.steps or not self.batcher.queue.running
+            assert self.steps or not self.batcher.queue.waiting, "work-conserving: an idle worker has nobody waiting"
             return
         pieces = plan.batch.slices
         assert len({*plan.requests}) == len(pieces) == len(plan.requests)
@@ -108,7 +108,7 @@ class BatcherMachine(RuleBasedStateMachine):
             assert entered or piece.start == before[request][0]
             self.check(request, piece)
         self.steps.append((plan, self.device.launch(plan.batch)))
-        assert len(self.device.known) == self.batcher.running, "the engine remembers who runs, and nobody else"
+        assert len(self.device.known) == len(self.batcher.queue.running), "the engine remembers who runs"
 
     def check(self, request: Request, piece: Slice) -> None:
         known = len(request.tokens)
@@ -163,32 +163,32 @@ class BatcherMachine(RuleBasedStateMachine):
     @rule(number=st.integers(0, 100))
     def abort(self, number: int) -> None:
         request = list(self.inside)[number % len(self.inside)]
-        self.batcher.abort(request)
+        self.batcher.queue.abort(request)
         del self.inside[request]
 
     @rule(seconds=st.integers(1, 3))
     def time_passes(self, seconds: int) -> None:
         self.now += seconds
         late = {request for request in self.inside if request.deadline is not None and request.deadline <= self.now}
-        assert set(self.batcher.expired(self.now)) == late
+        assert set(self.batcher.queue.expired(self.now)) == late
         for request in late:
             del self.inside[request]
-        deadline = self.batcher.next_deadline()
+        deadline = self.batcher.queue.next_deadline()
         assert deadline is None or deadline > self.now
 
     @invariant()
     def sound(self) -> None:
         self.batcher.check_invariants()
-        waiting = set(self.batcher.queue)
+        waiting = set(self.batcher.queue.waiting)
         assert waiting <= self.inside.keys()
-        assert self.batcher.running + self.batcher.waiting == len(self.inside)
-        assert self.batcher.running <= 5
+        assert len(self.batcher.queue.running) + len(self.batcher.queue.waiting) == len(self.inside)
+        assert len(self.batcher.queue.running) <= 5
         assert all(not request.computed and not request.pages for request in waiting)
 
     @invariant()
     def accounted(self) -> None:
         """The ledger is what one counts by looking at every request that ever was here."""
-        ledger, waiting = self.batcher.ledger, set(self.batcher.queue)
+        ledger, waiting = self.batcher.queue.ledger, set(self.batcher.queue.waiting)
         begun = [request for request in self.everyone if request.paid]
         for account in ledger.accounts:
             here = [request for request in self.inside if request.client == account.client]
@@ -297,26 +297,26 @@ TestVtcBatcher.settings = SETTINGS
 def test_a_request_that_can_never_fit_is_refused_with_the_reason() -> None:
     batcher = make_batcher(pages=4)
     with pytest.raises(TooLong, match=r"sampling.max_tokens.*10 .* 16.*holds 16") as error:
-        batcher.submit(make_request([1] * 10, sampling=SamplingParams(max_tokens=16)), 0.0)
+        batcher.queue.submit(make_request([1] * 10, sampling=SamplingParams(max_tokens=16)), 0.0)
     assert "26" in error.value.message
     with pytest.raises(TooLong, match="prompt: at most 512 prompt tokens, got 600"):
-        batcher.submit(make_request([1] * 600), 0.0)
-    assert (batcher.waiting, batcher.running) == (0, 0)
+        batcher.queue.submit(make_request([1] * 600), 0.0)
+    assert (len(batcher.queue.waiting), len(batcher.queue.running)) == (0, 0)
 
 
 def test_queues_are_bounded_per_client_and_in_all() -> None:
     batcher = make_batcher()
-    limits = batcher._limits
+    limits = batcher.queue.limits
     assert limits.max_waiting == limits.max_waiting_per_client == 1000
     requests = [make_request([1], arrival=3 * number) for number in range(1001)]
     for request in requests[:1000]:
-        batcher.submit(request, 0.0)
+        batcher.queue.submit(request, 0.0)
     with pytest.raises(ClientLimit, match="1000 requests waiting; the limit is 1000"):
-        batcher.submit(requests[1000], 0.0)
-    assert batcher.submit(make_request([1], arrival=3004), 0.0) is requests[999], "the flooder's newest gives way"
-    assert batcher.waiting == 1000
+        batcher.queue.submit(requests[1000], 0.0)
+    assert batcher.queue.submit(make_request([1], arrival=3004), 0.0) is requests[999], "the flooder's newest gives way"
+    assert len(batcher.queue.waiting) == 1000
     with pytest.raises(QueueFull, match="1000 requests are waiting; the limit is 1000"):
-        batcher.submit(make_request([1], arrival=3006), 0.0)
+        batcher.queue.submit(make_request([1], arrival=3006), 0.0)
     batcher.check_invariants()
 
 
@@ -326,9 +326,9 @@ def test_a_tenant_with_many_users_does_not_fill_the_queue() -> None:
     for number in range(60):
         request = make_request([1], arrival=number)
         request.client = "few/one" if number >= 40 else f"many/{number}"
-        if (displaced := batcher.submit(request, 0.0)) is not None:
+        if (displaced := batcher.queue.submit(request, 0.0)) is not None:
             dropped.append(displaced)
-    assert Counter(request.client.partition("/")[0] for request in batcher.queue) == {"many": 20, "few": 20}
+    assert Counter(request.client.partition("/")[0] for request in batcher.queue.waiting) == {"many": 20, "few": 20}
     assert all(request.client.startswith("many/") for request in dropped)
 
 
@@ -378,7 +378,7 @@ def histories(
     service: dict[str, int] = defaultdict(int)
     rows: list[dict[str, tuple[int, bool]]] = []
     step = 0
-    while pending or batcher.waiting or batcher.running or launched:
+    while pending or len(batcher.queue.waiting) or len(batcher.queue.running) or launched:
         while pending and pending[0][1][4] <= step:
             number, (client, prefix, length, output, _) = pending.pop(0)
             request = make_request(
@@ -387,17 +387,17 @@ def histories(
                 sampling=SamplingParams(max_tokens=output, ignore_eos=True),
             )
             request.client, request.weight = client, weights[client]
-            batcher.submit(request, 0.0)
+            batcher.queue.submit(request, 0.0)
         plan = batcher.plan(0.0)
-        waiting = Counter(request.client for request in batcher.queue)
+        waiting = Counter(request.client for request in batcher.queue.waiting)
         if plan is not None:
             launched.append(plan)
         if len(launched) > (ahead if plan is not None else 0):
             done = launched.popleft()
             batcher.commit(done, tokens_for(done))
-        for request in [each for each in batcher._running if each.output_tokens >= used[each.arrival % len(used)]]:
-            batcher.abort(request)
-        for account, _ in batcher.take_changed_accounts():
+        for request in [each for each in batcher.queue.running if each.output_tokens >= used[each.arrival % len(used)]]:
+            batcher.queue.abort(request)
+        for account, _ in batcher.queue.take_changed_accounts():
             service[account.client] = account.weighted
         rows.append({c: (service[c], waiting[c] > 0) for c in "abc"})
         if step % CHECK_EVERY == 0:
@@ -454,7 +454,7 @@ def test_two_backlogged_clients_differ_by_at_most_the_bound(
     held and not used, and whether or not clients without requests are forgotten at once."""
     batcher = tight(name, admission, COSTS[cost](), min(weights.values()), most_idle)
     rows = histories(batcher, arrivals, weights, ahead, used)
-    bound = batcher.policy.bound_micro
+    bound = batcher.queue.policy.bound_micro
     assert bound is not None
     for f, g in ("ab", "ba", "ac", "ca", "bc", "cb"):
         assert worst_lead(rows, f, g, both=True) <= bound
@@ -470,7 +470,7 @@ def test_no_client_gains_more_than_the_bound_on_a_backlogged_client(
     """DLPM Theorem 4.2: against clients that are not backlogged; VTC Theorem 4.9 has twice the bound of 4.4."""
     batcher = tight(name)
     rows = histories(batcher, arrivals, ahead=ahead, used=used)
-    bound = batcher.policy.bound_micro
+    bound = batcher.queue.policy.bound_micro
     assert bound is not None
     for f, g in ("ab", "ba", "ac", "ca", "bc", "cb"):
         assert worst_lead(rows, f, g, both=False) <= (bound if name == "dlpm" else 2 * bound)
@@ -488,8 +488,8 @@ def test_a_policy_charges_exactly_the_service(
     batcher = tight("lcf", admission)
     rows = histories(batcher, arrivals, ahead=ahead, used=used)
     for client in "abc":
-        assert batcher.policy.balance(client) == rows[-1][client][0]
-    for account in batcher.ledger.accounts:
+        assert batcher.queue.policy.balance(client) == rows[-1][client][0]
+    for account in batcher.queue.ledger.accounts:
         assert account.weighted == account.service or used != [1000]
         assert account.weighted >= account.service
 
@@ -510,9 +510,9 @@ def test_the_room_that_a_client_has_not_paid_for_is_at_most_its_share(
 
     def observed(now: float) -> object:
         made = plan(now)
-        together[0] &= {request.client for request in batcher.queue} == everybody
+        together[0] &= {request.client for request in batcher.queue.waiting} == everybody
         for client in everybody if together[0] else ():
-            mine = [request for request in batcher._running if request.client == client]
+            mine = [request for request in batcher.queue.running if request.client == client]
             most = PAGES * TIERS[client] // sum(TIERS[each] for each in everybody)
             assert sum(map(unpaid, mine)) <= (most + len(mine)) * BLOCK
         return made
@@ -534,11 +534,11 @@ def test_balances_stay_in_the_proved_range(arrivals: list[Arrival], ahead: int, 
     """DLPM Theorem A.1: -U < q <= Q^u at every step."""
     batcher = tight("dlpm")
     histories(batcher, arrivals, ahead=ahead, used=used)
-    bound = batcher.policy.bound_micro
+    bound = batcher.queue.policy.bound_micro
     assert bound is not None
     most = bound // 2 - QUANTUM * MICRO
     for client in "abc":
-        assert -most < batcher.policy.balance(client) <= QUANTUM * MICRO
+        assert -most < batcher.queue.policy.balance(client) <= QUANTUM * MICRO
 
 
 QUANTUM = 64
@@ -574,7 +574,7 @@ def serve_step(batcher: Batcher) -> dict[str, int]:
     plan = batcher.plan(0.0)
     assert plan is not None
     batcher.commit(plan, tokens_for(plan))
-    return {account.client: account.service for account, _ in batcher.take_changed_accounts()}
+    return {account.client: account.service for account, _ in batcher.queue.take_changed_accounts()}
 
 
 def test_the_printed_bound_is_false_under_optimistic_admission_and_the_wider_one_holds() -> None:
@@ -591,20 +591,20 @@ def test_the_printed_bound_is_false_under_optimistic_admission_and_the_wider_one
     )
     for number in range(count):
         sampling = SamplingParams(max_tokens=longest // (number + 1), ignore_eos=True)
-        batcher.submit(make_request([10 + number], arrival=3 * number, sampling=sampling), 0.0)  # c0
+        batcher.queue.submit(make_request([10 + number], arrival=3 * number, sampling=sampling), 0.0)  # c0
     for _ in range(longest // count):  # until memory is full
         serve_step(batcher)
     waiting = make_request([2] * prompt, arrival=1, sampling=SamplingParams(max_tokens=4, ignore_eos=True))  # c1
-    batcher.submit(waiting, 0.0)
+    batcher.queue.submit(waiting, 0.0)
     before = lead = serve_step(batcher)["c0"]
-    while waiting in batcher.queue:
+    while waiting in batcher.queue.waiting:
         lead = serve_step(batcher).get("c0", lead)
     lead -= before
-    assert batcher.ledger.recomputed_tokens == 0
+    assert batcher.queue.ledger.recomputed_tokens == 0
     printed = 2 * (prompt + 2 * pages * BLOCK + QUANTUM) * MICRO
     assert lead > printed
-    assert batcher.policy.bound_micro is not None
-    assert lead <= batcher.policy.bound_micro
+    assert batcher.queue.policy.bound_micro is not None
+    assert lead <= batcher.queue.policy.bound_micro
 
 
 @pytest.mark.parametrize("name", LOCAL_POLICIES)
@@ -613,18 +613,18 @@ def test_a_step_takes_in_no_more_than_it_can_compute_and_siblings_find_the_prefi
     batcher = make_batcher(pages=PAGES, max_running=12, token_budget=16, policy=name)
     for number in range(12):
         prompt = [*[7] * 16, 20 + number]
-        batcher.submit(make_request(prompt, arrival=number, sampling=SamplingParams(max_tokens=3)), 0.0)
+        batcher.queue.submit(make_request(prompt, arrival=number, sampling=SamplingParams(max_tokens=3)), 0.0)
     while (plan := batcher.plan(0.0)) is not None:
         assert sum(piece.stop - piece.start for piece in plan.batch.slices) <= 16
         batcher.commit(plan, tokens_for(plan))
         batcher.check_invariants()
-    assert (batcher.ledger.prompt_tokens, batcher.ledger.cached_tokens) == (12 * 17, 11 * 16)
+    assert (batcher.queue.ledger.prompt_tokens, batcher.queue.ledger.cached_tokens) == (12 * 17, 11 * 16)
 
 
 def test_a_request_enters_for_the_last_token_of_a_step() -> None:
     batcher = make_batcher(token_budget=5)
     for arrival, tokens in enumerate((4, 1, 1)):
-        batcher.submit(make_request([arrival] * tokens, arrival=arrival), 0.0)
+        batcher.queue.submit(make_request([arrival] * tokens, arrival=arrival), 0.0)
     plan = batcher.plan(0.0)
     assert plan is not None
     assert [request.arrival for request in plan.admitted] == [0, 1]
@@ -634,7 +634,7 @@ def test_the_policy_learns_of_blocks_that_a_running_request_computes() -> None:
     batcher = make_batcher(policy="dlpm", max_running=1)
     prompts = {0: [7] * 9, 3: [8] * 9, 6: [*[7] * 8, 9]}  # the last shares two blocks with the first
     for arrival, prompt in prompts.items():
-        batcher.submit(make_request(prompt, arrival=arrival, sampling=SamplingParams(max_tokens=1)), 0.0)
+        batcher.queue.submit(make_request(prompt, arrival=arrival, sampling=SamplingParams(max_tokens=1)), 0.0)
     entered = []
     while (plan := batcher.plan(0.0)) is not None:
         entered += [request.arrival for request in plan.admitted]
@@ -647,12 +647,12 @@ def test_a_preempted_request_waits_with_the_match_of_what_it_has_computed() -> N
     sampling = SamplingParams(max_tokens=20, ignore_eos=True)
     older, newer = (make_request([number] * 9, arrival=number, sampling=sampling) for number in range(2))
     for request in (older, newer):
-        batcher.submit(request, 0.0)
+        batcher.queue.submit(request, 0.0)
     while not newer.preemptions:
         serve_step(batcher)
     assert newer.matched_blocks >= newer.prompt_tokens // BLOCK
     assert newer.preemptions == 1, "the number by which its headroom doubles"
-    assert batcher.oldest_queued_at is not None, "it waits, and the queue has an age"
+    assert batcher.queue.waiting.oldest_since is not None, "it waits, and the queue has an age"
 
 
 def test_the_headroom_of_a_request_doubles_with_each_preemption_up_to_its_budget() -> None:
@@ -676,7 +676,7 @@ def test_a_prefix_that_is_being_computed_is_not_computed_again() -> None:
     family = [make_request([1] * 4 * BLOCK + [number] * 2, arrival=number) for number in range(1, 4)]
     stranger = make_request([9] * 2, arrival=4)
     for request in (*family, stranger):
-        batcher.submit(request, 0.0)
+        batcher.queue.submit(request, 0.0)
     entered: list[Request] = []
     while not all(request.output_tokens for request in family):
         plan = batcher.plan(0.0)
@@ -692,11 +692,11 @@ def test_who_computes_a_prefix_and_leaves_makes_nobody_wait() -> None:
     batcher = make_batcher(policy="dlpm", token_budget=2 * BLOCK)
     first, second = (make_request([1] * 4 * BLOCK, arrival=number) for number in range(2))
     for request in (first, second):
-        batcher.submit(request, 0.0)
+        batcher.queue.submit(request, 0.0)
     plan = batcher.plan(0.0)
     assert plan is not None
     assert plan.admitted == (first,)
-    batcher.abort(first)
+    batcher.queue.abort(first)
     plan = batcher.plan(0.0)
     assert plan is not None
     assert plan.admitted == (second,)
@@ -710,21 +710,21 @@ def test_preemption_charges_service_once_and_accounts_recomputed_work_apart(name
         for number in range(6)
     ]
     for request in requests:
-        batcher.submit(request, 0.0)
+        batcher.queue.submit(request, 0.0)
     oldest_first: list[Request] = []
     service: dict[str, int] = {}
     while (plan := batcher.plan(0.0)) is not None:
         oldest_first += [advance.request for advance in batcher.commit(plan, tokens_for(plan)) if advance.finish]
-        service |= {account.client: account.service for account, _ in batcher.take_changed_accounts()}
+        service |= {account.client: account.service for account, _ in batcher.queue.take_changed_accounts()}
         batcher.check_invariants()
     assert sum(request.preemptions for request in requests) > 0
-    assert batcher.ledger.recomputed_tokens > 0
+    assert batcher.queue.ledger.recomputed_tokens > 0
     assert requests[0].preemptions == 0, "the oldest running request is never preempted"
     assert all(request.output_tokens == 30 for request in requests)
     expected = sum(7 - request.cached + 2 * 30 for request in requests) * MICRO
     assert sum(service.values()) == expected
     if name == "lcf":  # its counters are never lifted
-        assert sum(map(batcher.policy.balance, service)) == expected
+        assert sum(map(batcher.queue.policy.balance, service)) == expected
 
 
 def test_no_request_is_preempted_while_its_token_is_in_flight() -> None:
@@ -734,10 +734,10 @@ def test_no_request_is_preempted_while_its_token_is_in_flight() -> None:
     sampling = SamplingParams(max_tokens=30, ignore_eos=True)
     requests = [make_request([number] * 7, arrival=number, sampling=sampling) for number in range(6)]
     for request in requests:
-        batcher.submit(request, 0.0)
+        batcher.queue.submit(request, 0.0)
     steps: deque[tuple[Plan, CompletedStep]] = deque()
     waited = 0
-    while batcher.running or batcher.waiting:
+    while len(batcher.queue.running) or len(batcher.queue.waiting):
         before = sum(request.preemptions for request in requests)
         plan = batcher.plan(0.0)
         if steps:
@@ -784,7 +784,7 @@ def crowded(
         text = [(number * 7919 + place * 31 + 1) % 50_000 for place in range(prompt)]
         request = make_request(text, arrival=number, sampling=SamplingParams(max_tokens=output, ignore_eos=True))
         request.client = client
-        batcher.submit(request, 0.0)
+        batcher.queue.submit(request, 0.0)
         return request
 
     return batcher, submit
@@ -796,7 +796,7 @@ def test_a_barrier_that_enters_late_goes_beyond_the_printed_range_and_stays_in_o
     for client in "acde":
         submit(client, 1, 1)
     submit("b", 100, 432)
-    while batcher.running or batcher.waiting:
+    while len(batcher.queue.running) or len(batcher.queue.waiting):
         serve_step(batcher)
     for _ in range(8):
         submit("b", 1, 112)
@@ -809,13 +809,13 @@ def test_a_barrier_that_enters_late_goes_beyond_the_printed_range_and_stays_in_o
     for _ in range(700):
         if large.output_tokens or large.prepaid:
             for client in "acde":
-                if not batcher.ledger.waiting(client):
+                if not batcher.queue.ledger.waiting(client):
                     submit(client, 1, 200)
         serve_step(batcher)
-        least = min(least, batcher.policy.balance("b"))
-    assert batcher.policy.balance_range_micro is not None
+        least = min(least, batcher.queue.policy.balance("b"))
+    assert batcher.queue.policy.balance_range_micro is not None
     printed = -(410 + 2 * 256 * BLOCK) * MICRO
-    assert printed > least > batcher.policy.balance_range_micro[0]
+    assert printed > least > batcher.queue.policy.balance_range_micro[0]
 
 
 def test_cancelled_barriers_do_not_widen_the_gap() -> None:
@@ -823,35 +823,35 @@ def test_cancelled_barriers_do_not_widen_the_gap() -> None:
     batcher, submit = crowded(pages=128, longest_prompt=400, longest_output=64, quantum=64)
     large, given_up = submit("g", 390, 4), 0
     while given_up < 30:
-        while batcher.ledger.waiting("f") < 40:
+        while batcher.queue.ledger.waiting("f") < 40:
             submit("f", 8, 4)
-        while batcher.ledger.waiting("g") < 10:
+        while batcher.queue.ledger.waiting("g") < 10:
             submit("g", 8, 4)
         serve_step(batcher)
         if large.prepaid:
             assert large.reserved == 4, "what its output has room for, and what that costs, is kept from the others"
-            batcher.abort(large)
+            batcher.queue.abort(large)
             given_up += 1
-        if large not in batcher.queue:
+        if large not in batcher.queue.waiting:
             large = submit("g", 390, 4)
-    assert 390 * given_up * MICRO > 3 * (batcher.policy.bound_micro or 0)
-    assert batcher.fairness_gap <= (batcher.policy.bound_micro or 0)
+    assert 390 * given_up * MICRO > 3 * (batcher.queue.policy.bound_micro or 0)
+    assert batcher.queue.fairness_gap <= (batcher.queue.policy.bound_micro or 0)
 
 
 def test_a_request_that_has_ended_is_forgotten_before_its_deadline() -> None:
     batcher = make_batcher(pages=PAGES)
     here = make_request([1], sampling=SamplingParams(max_tokens=8, ignore_eos=True))
     here.deadline = 1.0
-    batcher.submit(here, 0.0)
+    batcher.queue.submit(here, 0.0)
     for number in range(1, 100):
         request = make_request([1, 2, 3], arrival=number)
         request.deadline = 1000.0
-        batcher.submit(request, 0.0)
-        batcher.abort(request)
+        batcher.queue.submit(request, 0.0)
+        batcher.queue.abort(request)
     batcher.check_invariants()  # that few are remembered is one of them
-    assert batcher.next_deadline() == 1.0
-    assert batcher.expired(2.0) == [here]
-    assert batcher.next_deadline() is None
+    assert batcher.queue.next_deadline() == 1.0
+    assert batcher.queue.expired(2.0) == [here]
+    assert batcher.queue.next_deadline() is None
 
 
 @pytest.mark.parametrize(
@@ -865,13 +865,13 @@ def test_output_for_which_pages_beyond_the_share_are_taken_is_charged_at_once(
     """Two clients have a share of 8 pages of 4 tokens each."""
     batcher = make_batcher(pages=16, policy="vtc")
     request = make_request([1] * prompt, sampling=SamplingParams(max_tokens=output, ignore_eos=True))
-    batcher.submit(request, 0.0)
-    batcher.submit(make_request([2] * 4, arrival=1, sampling=SamplingParams(max_tokens=4)), 0.0)
+    batcher.queue.submit(request, 0.0)
+    batcher.queue.submit(make_request([2] * 4, arrival=1, sampling=SamplingParams(max_tokens=4)), 0.0)
     plan = batcher.plan(0.0)
     assert plan is not None
     assert request.reserved == reserved
     for generated in range(output):
-        assert batcher.policy.balance("c0") == (prompt + 2 * max(reserved, generated)) * MICRO
+        assert batcher.queue.policy.balance("c0") == (prompt + 2 * max(reserved, generated)) * MICRO
         batcher.commit(plan, StepResult((0,) * sum(piece.samples for piece in plan.batch.slices)))
         plan = batcher.plan(0.0)
         assert plan is not None or generated + 1 == output
@@ -882,12 +882,12 @@ def test_output_for_which_pages_beyond_the_share_are_taken_is_charged_at_once(
 def test_a_waiting_request_reserves_for_the_pages_that_it_would_take() -> None:
     batcher = make_batcher(pages=15, policy="vtc")
     for arrival in range(2):
-        batcher.submit(make_request([1] * 5, arrival=arrival, sampling=SamplingParams(max_tokens=15)), 0.0)
+        batcher.queue.submit(make_request([1] * 5, arrival=arrival, sampling=SamplingParams(max_tokens=15)), 0.0)
     serve_step(batcher)
     waiting = make_request([1] * 5, arrival=2, sampling=SamplingParams(max_tokens=39))  # 11 pages; 1 is cached
-    batcher.submit(waiting, 0.0)
-    assert batcher.reserve(waiting) == range((11 - 1 - 5) * BLOCK)
-    assert batcher.reserve(waiting) == range(20, 20), "once"
+    batcher.queue.submit(waiting, 0.0)
+    assert batcher.queue.reserve(waiting) == range((11 - 1 - 5) * BLOCK)
+    assert batcher.queue.reserve(waiting) == range(20, 20), "once"
 
 
 @pytest.mark.parametrize(
@@ -905,32 +905,60 @@ def test_an_output_ends_with_its_stop_token_or_its_length(
     token: int, sampling: SamplingParams, finish: FinishReason | None
 ) -> None:
     batcher = make_batcher(eos=(EOS,))
-    batcher.submit(make_request([1], sampling=sampling), 0.0)
+    batcher.queue.submit(make_request([1], sampling=sampling), 0.0)
     plan = batcher.plan(0.0)
     assert plan is not None
     logprobs = SampledLogprobs(-0.5, ())
     [advance] = batcher.commit(plan, StepResult((token,), (logprobs,)))
     assert (advance.finish, advance.logprobs) == (finish, (logprobs,))
-    assert batcher.running == (finish is None)
+    assert len(batcher.queue.running) == (finish is None)
+
+
+def test_a_run_of_decoding_steps_is_charged_by_its_tokens_and_ends_with_its_last() -> None:
+    batcher = make_batcher(policy="lcf", eos=(EOS,), decode_run=2)
+    for arrival in range(2):
+        batcher.queue.submit(make_request([1], arrival=arrival, sampling=SamplingParams(max_tokens=8)), 0.0)
+    plan = batcher.plan(0.0)
+    assert plan is not None
+    assert plan.lengths == (2, 2)
+    ends, goes_on = batcher.commit(plan, StepResult((), runs=((5, EOS), (EOS, 5))))
+    assert (ends.finish, goes_on.finish) == (FinishReason.STOP, None)
+    assert batcher.queue.policy.balance("c0") == batcher.queue.policy.balance("c1") == (1 + 2 * 2) * MICRO
+    batcher.check_invariants()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "output", "lengths"),
+    [(1, 8, (4,)), (1, 3, (3,)), (2, 8, ()), (1, 1, ())],
+    ids=["longer outputs", "an output that ends before", "a prompt of several tokens", "the last token"],
+)
+def test_a_run_is_as_long_as_its_outputs_unless_a_prompt_is_computed(
+    prompt: int, output: int, lengths: tuple[int, ...]
+) -> None:
+    batcher = make_batcher(decode_run=4)
+    batcher.queue.submit(make_request([1] * prompt, sampling=SamplingParams(max_tokens=output, ignore_eos=True)), 0.0)
+    plan = batcher.plan(0.0)
+    assert plan is not None
+    assert plan.lengths == lengths
 
 
 def test_an_output_that_cannot_go_on_ends_alone_with_its_failure_and_uncharged() -> None:
     batcher = make_batcher(policy="lcf")
     for arrival in range(2):
-        batcher.submit(make_request([arrival] * 3, arrival=arrival), 0.0)
+        batcher.queue.submit(make_request([arrival] * 3, arrival=arrival), 0.0)
     plan = batcher.plan(0.0)
     assert plan is not None
     broken, sound = batcher.commit(plan, StepResult((0, 5), failures=((0, "no token fits"),)))
     assert (broken.request.id, broken.tokens, broken.finish, broken.failure) == ("r0", (), None, "no token fits")
     assert (sound.request.id, sound.tokens, sound.failure) == ("r1", (5,), "")
-    assert (batcher.policy.balance("c0"), batcher.policy.balance("c1")) == (3 * MICRO, (3 + 2) * MICRO)
-    assert batcher.running == 1
+    assert (batcher.queue.policy.balance("c0"), batcher.queue.policy.balance("c1")) == (3 * MICRO, (3 + 2) * MICRO)
+    assert len(batcher.queue.running) == 1
 
 
 def test_the_scores_of_a_prompt_come_with_its_first_token_though_steps_share_them_out() -> None:
     batcher = make_batcher(token_budget=4)
     sampling = SamplingParams(max_tokens=2, ignore_eos=True, prompt_logprobs=0)
-    batcher.submit(make_request([1] * 7, sampling=sampling), 0.0)
+    batcher.queue.submit(make_request([1] * 7, sampling=sampling), 0.0)
     scores = [SampledLogprobs(-float(position), ()) for position in range(1, 7)]
     reported = []
     for tokens, scored in (((), scores[:4]), ((5,), scores[4:]), ((5,), ())):
@@ -945,9 +973,9 @@ def test_the_scores_of_a_prompt_come_with_its_first_token_though_steps_share_the
 def test_a_prompt_that_is_preempted_while_it_is_scored_is_scored_once() -> None:
     batcher = make_batcher(pages=8, token_budget=2, admission=AdmissionMode.OPTIMISTIC)
     writes, scored = SamplingParams(max_tokens=12, ignore_eos=True), SamplingParams(max_tokens=1, prompt_logprobs=0)
-    batcher.submit(make_request([1] * 5, sampling=writes), 0.0)
+    batcher.queue.submit(make_request([1] * 5, sampling=writes), 0.0)
     request = make_request([2] * 16, arrival=1, sampling=scored)
-    batcher.submit(request, 0.0)
+    batcher.queue.submit(request, 0.0)
     reported = []
     while (plan := batcher.plan(0.0)) is not None:
         scores = [
@@ -963,29 +991,29 @@ def test_a_prompt_that_is_preempted_while_it_is_scored_is_scored_once() -> None:
 
 def test_a_client_whose_request_has_ended_may_be_forgotten_by_the_policy() -> None:
     batcher = make_batcher(policy="vtc", most_idle=0)
-    batcher.submit(make_request([1], sampling=SamplingParams(max_tokens=1)), 0.0)
-    assert batcher.policy.remembered == 1
+    batcher.queue.submit(make_request([1], sampling=SamplingParams(max_tokens=1)), 0.0)
+    assert batcher.queue.policy.remembered == 1
     serve_step(batcher)
-    assert batcher.policy.remembered == 0
+    assert batcher.queue.policy.remembered == 0
 
 
 def test_the_rate_of_service_and_the_gap_of_clients_that_wait_are_measured() -> None:
     batcher = make_batcher(policy="vtc", max_running=1)
     for arrival in range(9):  # three of each client
-        batcher.submit(make_request([arrival] * 4, arrival=arrival, sampling=SamplingParams(max_tokens=1)), 0.0)
+        batcher.queue.submit(make_request([arrival] * 4, arrival=arrival, sampling=SamplingParams(max_tokens=1)), 0.0)
     serve_step(batcher)
-    assert (batcher.service_rate, batcher.fairness_gap) == (0.0, 0)
+    assert (batcher.queue.service_rate, batcher.queue.fairness_gap) == (0.0, 0)
     plan = batcher.plan(2.0)
     assert plan is not None
-    assert batcher.service_rate == pytest.approx((2 * 1 + 4) / 2 * MICRO), "the first output and the next prompt"
-    assert batcher.fairness_gap == 4 * MICRO, "the prompt of the second client has entered, the third still waits"
+    assert batcher.queue.service_rate == pytest.approx((2 * 1 + 4) / 2 * MICRO), "the first output and the next prompt"
+    assert batcher.queue.fairness_gap == 4 * MICRO, "the prompt of the second client has entered, the third still waits"
 
 
 def test_an_output_whose_mask_is_late_waits_beside_others_and_pays_for_the_step_that_it_missed() -> None:
     batcher, device = make_batcher(eos=(EOS,)), Device(0)
     slow, other = (make_request([1, 0, 1], arrival=number, sampling=SamplingParams(max_tokens=3)) for number in (0, 1))
     for request in (slow, other):
-        batcher.submit(request, 0.0)
+        batcher.queue.submit(request, 0.0)
     device.late.add(slow.arrival)
 
     def step() -> tuple[list[int], list[int]]:
@@ -996,7 +1024,7 @@ def test_an_output_whose_mask_is_late_waits_beside_others_and_pays_for_the_step_
 
     assert step() == ([0, 1], [0, 1])
     assert (slow.output_tokens, other.output_tokens) == (0, 1)
-    [account] = [account for account in batcher.ledger.accounts if account.client == slow.client]
+    [account] = [account for account in batcher.queue.ledger.accounts if account.client == slow.client]
     assert account.weighted - account.service == 2 * MICRO, "the cost of one output token"
     assert step() == ([1], []), "it takes no place in a step while its mask is late"
     device.late.clear()
@@ -1009,10 +1037,10 @@ def test_an_output_whose_mask_is_late_waits_beside_others_and_pays_for_the_step_
 def test_a_step_that_was_missed_costs_as_much_as_a_token(policy: str) -> None:
     batcher = make_batcher(policy=policy)
     request = make_request([1, 0, 1], sampling=SamplingParams(max_tokens=3))
-    batcher.submit(request, 0.0)
+    batcher.queue.submit(request, 0.0)
     plan = batcher.plan(0.0)
     assert plan is not None
-    before = batcher.policy.balance(request.client)
+    before = batcher.queue.policy.balance(request.client)
     batcher.commit(plan, StepResult((1,), deferred=(0,)))
-    assert abs(batcher.policy.balance(request.client) - before) == 2 * MICRO
-    batcher.policy.check_invariants()
+    assert abs(batcher.queue.policy.balance(request.client) - before) == 2 * MICRO
+    batcher.queue.policy.check_invariants()

@@ -65,7 +65,7 @@ def test_requests_that_find_the_same_blocks_are_promised_them_once() -> None:
     assert [request.computed for request in requests] == [8, 8, 0]
     assert cache.tokens_used == 4 * BLOCK
     cache.check_invariants(requests[:2])
-    cache.release(requests[0])
+    cache.finished(requests[0])
     assert (requests[0].pages, requests[0].shared) == ([], 0)
     assert cache.admit(requests[2], 12) == 1
     cache.check_invariants(requests[1:])

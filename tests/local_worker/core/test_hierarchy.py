@@ -132,12 +132,12 @@ class History:
 def history(batcher: Batcher, arrivals: list[Arrival], ahead: int, used: list[int], weighted: bool) -> History:
     """Per step: (service over weight, backlogged) of each account. See test_batcher.histories."""
     record = History()
-    policy = batcher.policy
+    policy = batcher.queue.policy
     assert isinstance(policy, Dlpm)
     launched: deque[Plan] = deque()
     pending = deque(sorted(enumerate(arrivals), key=lambda entry: entry[1][4]))
     rows = record.attained
-    while pending or batcher.waiting or batcher.running or launched:
+    while pending or len(batcher.queue.waiting) or len(batcher.queue.running) or launched:
         while pending and pending[0][1][4] <= len(rows):
             number, (caller, prefix, length, output, _) = pending.popleft()
             sampling = SamplingParams(max_tokens=output, ignore_eos=True)
@@ -145,17 +145,17 @@ def history(batcher: Batcher, arrivals: list[Arrival], ahead: int, used: list[in
             request.client, _, request.interaction = caller.partition("#")
             if weighted:
                 request.weight, request.user_weight = WEIGHTS[request.client]
-            batcher.submit(request, 0.0)
+            batcher.queue.submit(request, 0.0)
         plan = batcher.plan(0.0)
-        backlogged = {path for request in batcher.queue for path in prefixes(request)}
+        backlogged = {path for request in batcher.queue.waiting for path in prefixes(request)}
         if plan is not None:
             launched.append(plan)
         if len(launched) > (ahead if plan is not None else 0):
             done = launched.popleft()
             batcher.commit(done, tokens_for(done))
-        for request in [each for each in batcher._running if each.output_tokens >= used[each.arrival % len(used)]]:
-            batcher.abort(request)
-        shares = batcher.ledger.shares
+        for request in [each for each in batcher.queue.running if each.output_tokens >= used[each.arrival % len(used)]]:
+            batcher.queue.abort(request)
+        shares = batcher.queue.ledger.shares
         accounts = [account for level in range(len(ALL)) for account in shares.accounts(level)]
         row: Row = defaultdict(lambda: (0, False))
         row |= {account.path: (account.weighted, account.path in backlogged) for account in accounts}
@@ -180,7 +180,7 @@ def prefixes(request: Request) -> list[Path]:
 
 def check_balances(batcher: Batcher, accounts: list[Any]) -> None:
     """DLPM Theorem A.1 at each level: -U < q <= Q^u, or Q^u + V where deposits are given back."""
-    policy = batcher.policy
+    policy = batcher.queue.policy
     assert isinstance(policy, Dlpm)
     least, most = policy.balance_range_micro
     for account in accounts:
@@ -236,13 +236,13 @@ def test_siblings_that_stay_backlogged_differ_by_at_most_the_bound(
     are forgotten would begin again, so that it forgets none."""
     batcher = tight(admission, cost, 500 if weighted else 1000, most_idle, charge)
     rows = history(batcher, arrivals, ahead, used, weighted).attained
-    bound = batcher.policy.bound_micro
+    bound = batcher.queue.policy.bound_micro
     assert bound is not None
     paths = dict.fromkeys(path for row in rows for path in row)
     for behind, lead in permutations(paths, 2):
         if behind[:-1] == lead[:-1]:
             assert worst_lead(rows, behind, lead, both=False) <= bound  # type: ignore[arg-type]
-    assert batcher.fairness_gap <= bound
+    assert batcher.queue.fairness_gap <= bound
 
 
 @pytest.mark.slow
@@ -283,12 +283,12 @@ def flood(batcher: Batcher, callers: list[str], steps: int) -> None:
     arrivals = 0
     for _ in range(steps):
         for slot, caller in enumerate(callers):
-            if slot not in waiting or waiting[slot] not in batcher.queue:
+            if slot not in waiting or waiting[slot] not in batcher.queue.waiting:
                 sampling = SamplingParams(max_tokens=8, ignore_eos=True)
                 request = waiting[slot] = make_request([arrivals % 7] * 12, arrival=arrivals, sampling=sampling)
                 request.client, _, request.interaction = caller.format(arrivals).partition("#")
                 arrivals += 1
-                batcher.submit(request, 0.0)
+                batcher.queue.submit(request, 0.0)
         plan = batcher.plan(0.0)
         assert plan is not None, "there is always something to do"
         batcher.commit(plan, tokens_for(plan))
@@ -296,7 +296,7 @@ def flood(batcher: Batcher, callers: list[str], steps: int) -> None:
 
 
 def units(batcher: Batcher, path: Path) -> float:
-    accounts = batcher.ledger.shares.accounts(len(path) - 1)
+    accounts = batcher.queue.ledger.shares.accounts(len(path) - 1)
     return next(account.weighted for account in accounts if account.path == path) / MICRO
 
 
@@ -321,10 +321,10 @@ def test_who_splits_itself_gets_no_more_than_its_sibling(attack: str, admission:
     batcher = tight(admission, "weighted-tokens", 1000, 10)
     flood(batcher, [*many, *one * 5], 250)
     of_many, of_one = units(batcher, path_of_many), units(batcher, path_of_one)
-    bound = (batcher.policy.bound_micro or 0) / MICRO
+    bound = (batcher.queue.policy.bound_micro or 0) / MICRO
     assert abs(of_many - of_one) <= bound
     assert of_one > bound, "long enough to tell a half from a twentieth"
-    assert batcher.policy.remembered <= 3 * (10 + len(many) + 5 + 4), "accounts are forgotten"
+    assert batcher.queue.policy.remembered <= 3 * (10 + len(many) + 5 + 4), "accounts are forgotten"
 
 
 def test_among_users_as_siblings_a_tenant_has_as_many_shares_as_users() -> None:

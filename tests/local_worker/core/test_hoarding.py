@@ -59,7 +59,7 @@ class ClosedLoopClients:
         prompt = [1000 + number, 1, 2, 3]
         request = make_request(prompt, arrival=number, sampling=SamplingParams(max_tokens=output, ignore_eos=True))
         request.client = client
-        self._batcher.submit(request, 0.0)
+        self._batcher.queue.submit(request, 0.0)
         self._here.append(request)
 
     def run(self) -> None:
@@ -68,14 +68,14 @@ class ClosedLoopClients:
             if plan is not None:
                 self._batcher.commit(plan, tokens_for(plan))
             for request in [each for each in self._here if self._over(each)]:
-                self._batcher.abort(request)
+                self._batcher.queue.abort(request)
                 self._here.remove(request)
                 self._ask(request.client)
 
     def _over(self, request: Request) -> bool:
         if request.output_tokens >= request.sampling.max_tokens:
             return True
-        runs = request not in self._batcher.queue
+        runs = request not in self._batcher.queue.waiting
         return request.client in self._hoarders and self._leaves(request, runs)
 
 
@@ -91,8 +91,8 @@ def given(policy: str, admission: AdmissionMode, hoarders: dict[str, int], leave
         quantum_tokens=QUANTUM,
     )
     ClosedLoopClients(batcher, hoarders, leaves).run()
-    neighbours = sum(account.service for account in batcher.ledger.accounts if account.client in NEIGHBOURS)
-    charged = sum(account.weighted for account in batcher.ledger.accounts if account.client in hoarders)
+    neighbours = sum(account.service for account in batcher.queue.ledger.accounts if account.client in NEIGHBOURS)
+    charged = sum(account.weighted for account in batcher.queue.ledger.accounts if account.client in hoarders)
     return neighbours // MICRO, charged // MICRO
 
 

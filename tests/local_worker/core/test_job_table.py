@@ -91,7 +91,7 @@ class JobTableMachine(RuleBasedStateMachine):
             max_prompt_tokens=LONGEST_PROMPT,
             max_waiting=MOST_WAITING,
         )
-        self.table: JobTable[str] = JobTable(self.batcher)
+        self.table: JobTable[str] = JobTable(self.batcher.queue)
         self.lives: dict[Request, Life] = {}
         self.plans: deque[Plan] = deque()
         self.now = 0.0
@@ -118,7 +118,7 @@ class JobTableMachine(RuleBasedStateMachine):
             self.lives[request].end = (Outcome.REJECTED_TOO_LONG, None)
         elif len(waiting) == MOST_WAITING:
             # The choice of the dropped request is tested with the queue; the table must end exactly that one.
-            here = {*self.batcher.queue}
+            here = {*self.batcher.queue.waiting}
             (loser,) = [life for life in (*waiting, self.lives[request]) if life.job.request not in here]
             loser.end = (Outcome.REJECTED_QUEUE_FULL, None)
 
@@ -237,7 +237,7 @@ TestJobTable.settings = settings(max_examples=60, stateful_step_count=40, deadli
 
 def test_a_preempted_job_does_not_start_twice() -> None:
     batcher = make_batcher(pages=4, admission=AdmissionMode.OPTIMISTIC)
-    table: JobTable[str] = JobTable(batcher)
+    table: JobTable[str] = JobTable(batcher.queue)
     for number in range(2):
         request = make_request([number] * 4, arrival=number, sampling=SamplingParams(max_tokens=9, ignore_eos=True))
         table.submit(Job("gateway", request, 1, OutputText(ByteTokenizer().decoder()), 0.0), 0.0)
@@ -256,7 +256,7 @@ def test_a_preempted_job_does_not_start_twice() -> None:
 
 def test_a_stop_string_ends_its_job_and_frees_its_place() -> None:
     batcher = make_batcher()
-    table: JobTable[str] = JobTable(batcher)
+    table: JobTable[str] = JobTable(batcher.queue)
     request = make_request([1], sampling=SamplingParams(max_tokens=9))
     table.submit(Job("gateway", request, 1, OutputText(ByteTokenizer().decoder(), ("!",)), 0.0), 0.0)
     plan = batcher.plan(1.0)
@@ -269,7 +269,7 @@ def test_a_stop_string_ends_its_job_and_frees_its_place() -> None:
 
 
 def test_a_job_that_is_dropped_for_another_ends() -> None:
-    table: JobTable[str] = JobTable(make_batcher(max_waiting=2))
+    table: JobTable[str] = JobTable(make_batcher(max_waiting=2).queue)
     jobs = [
         Job("gateway", make_request([1], arrival=arrival), 1, OutputText(ByteTokenizer().decoder()), 0.0)
         for arrival in (0, 3, 1)  # of clients c0, c0 and c1
@@ -285,7 +285,7 @@ def test_a_job_that_is_dropped_for_another_ends() -> None:
 
 def test_jobs_that_cannot_go_on_here_leave_the_queue_and_the_batch() -> None:
     batcher = make_batcher(max_running=1)
-    table: JobTable[str] = JobTable(batcher)
+    table: JobTable[str] = JobTable(batcher.queue)
     requests = [make_request([1], arrival=arrival) for arrival in range(2)]
     for request in requests:
         table.submit(Job("gateway", request, 1, OutputText(ByteTokenizer().decoder()), 0.0), 0.0)
@@ -293,13 +293,13 @@ def test_jobs_that_cannot_go_on_here_leave_the_queue_and_the_batch() -> None:
     table.end(requests, Outcome.UNAVAILABLE, "drains", 2.0)
     ends = [(end.outcome, end.message) for end in table.take_events().ended]
     assert ends == [(Outcome.UNAVAILABLE, "drains")] * 2
-    assert (batcher.running, batcher.waiting, len(table.jobs)) == (0, 0, 0)
+    assert (len(batcher.queue.running), len(batcher.queue.waiting), len(table.jobs)) == (0, 0, 0)
     table.check_invariants()
 
 
 def test_tokens_before_the_one_that_ends_an_output_are_its_text() -> None:
     batcher = make_batcher()
-    table: JobTable[str] = JobTable(batcher)
+    table: JobTable[str] = JobTable(batcher.queue)
     request = make_request([1], sampling=SamplingParams(max_tokens=9))
     table.submit(Job("gateway", request, 1, OutputText(ByteTokenizer().decoder()), 0.0), 0.0)
     table.advance([Advance(request, [*b"ab", EOS], FinishReason.STOP)], 1.0)
@@ -308,7 +308,7 @@ def test_tokens_before_the_one_that_ends_an_output_are_its_text() -> None:
 
 
 def test_log_probabilities_of_the_prompt_and_of_tokens_are_spelled() -> None:
-    table: JobTable[str] = JobTable(make_batcher())
+    table: JobTable[str] = JobTable(make_batcher().queue)
     request = make_request([*b"xy"], sampling=SamplingParams(max_tokens=9))
     table.submit(Job("gateway", request, 1, OutputText(ByteTokenizer().decoder()), 0.0), 0.0)
     sampled, scored = SampledLogprobs(-0.5, ((ord("b"), -0.25),)), SampledLogprobs(-0.75, ())
@@ -320,7 +320,7 @@ def test_log_probabilities_of_the_prompt_and_of_tokens_are_spelled() -> None:
 
 
 def test_a_job_whose_output_cannot_go_on_ends_with_the_reason_and_without_more_text() -> None:
-    table: JobTable[str] = JobTable(make_batcher())
+    table: JobTable[str] = JobTable(make_batcher().queue)
     request = make_request([1], sampling=SamplingParams(max_tokens=9))
     table.submit(Job("gateway", request, 1, OutputText(ByteTokenizer().decoder()), 0.0), 0.0)
     table.advance([Advance(request, (), None, failure="no token is allowed")], 1.0)

@@ -66,7 +66,7 @@ class RoomMachine(RuleBasedStateMachine):
     def leave(self, number: int) -> None:
         here = [*self.waiting, *self.running]
         request = here[number % len(here)]
-        self.shares.left(request)
+        (self.shares.finished if request in self.running else self.shares.withdrawn)(request)
         self.waiting = [other for other in self.waiting if other is not request]
         self.running.pop(request, None)
 

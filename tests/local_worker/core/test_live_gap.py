@@ -33,14 +33,14 @@ def test_the_gap_is_exact(name: str, arrivals: list[tuple[str, int, int, int, in
 
     def observed(now: float) -> object:
         made = plan(now)
-        waiting = Counter(request.client for request in batcher.queue)
-        accounts = batcher.ledger._accounts
+        waiting = Counter(request.client for request in batcher.queue.waiting)
+        accounts = batcher.queue.ledger._accounts
         rows.append({c: (accounts[c].weighted if c in accounts else 0, waiting[c] > 0) for c in "abc"})
         return made
 
     batcher.plan = observed  # type: ignore[assignment, method-assign]
     histories(batcher, arrivals, TIERS)
-    assert batcher.fairness_gap == exact(rows)
+    assert batcher.queue.fairness_gap == exact(rows)
 
 
 def test_a_bounded_number_of_clients_is_watched_and_others_take_their_place() -> None:

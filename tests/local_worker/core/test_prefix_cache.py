@@ -38,7 +38,7 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         """A request waits, and the pages that it matches go last from now on."""
         request = make_request(tokens)
         self.cache.match(request)
-        self.cache.queued(request)
+        self.cache.arrived(request)
         self.queued.append(request)
         self.has_spared = True
 
@@ -125,7 +125,7 @@ class PrefixCacheMachine(RuleBasedStateMachine):
             self.admitted.remove(request)
             used = self.used()
             self.idle += [digest for digest in reversed(request.digests[: request.shared]) if digest not in used]
-            self.cache.release(request)
+            self.cache.finished(request)
 
     @rule()
     def flush(self) -> None:
@@ -190,7 +190,7 @@ def test_a_forged_digest_in_the_middle_of_a_chain_does_not_read_another_parent()
 def test_at_least_one_token_is_left_to_compute() -> None:
     cache = PrefixCache(PAGES, BLOCK)
     first = computed(cache, make_request([1] * 2 * BLOCK))
-    cache.release(first)
+    cache.finished(first)
     assert cache.match(make_request([1] * 2 * BLOCK)) == BLOCK
     assert cache.match(make_request([1] * (2 * BLOCK + 1))) == 2 * BLOCK
 
@@ -200,13 +200,13 @@ def test_the_least_recently_used_leaf_goes_first() -> None:
     old, new = make_request([1] * 7), make_request([2] * 11)
     for prompt in (old.tokens, new.tokens, old.tokens):  # what is used again is the newest
         request = make_request(prompt, sampling=SamplingParams(max_tokens=1))
-        cache.release(computed(cache, request))
+        cache.finished(computed(cache, request))
     cache.take_events()
     order = [new.digests[1], new.digests[0], old.digests[0]]  # a chain goes from its end: what is left can be matched
     for pages, gone in ((2, order[:1]), (3, order[1:2]), (4, order[2:])):
         request = make_request([3] * (pages * BLOCK - 1), sampling=SamplingParams(max_tokens=1))
         assert cache.admit(request, request.budget) is not None
-        cache.release(request)
+        cache.finished(request)
         assert cache.take_events() == ((), tuple(gone))
 
 
@@ -225,7 +225,7 @@ def test_digests_of_generated_blocks_continue_the_chain() -> None:
 def test_a_prompt_whose_only_matched_block_was_evicted_matches_nothing() -> None:
     cache = PrefixCache(2, BLOCK)
     single = SamplingParams(max_tokens=1)
-    cache.release(computed(cache, make_request([1] * BLOCK, sampling=single)))
+    cache.finished(computed(cache, make_request([1] * BLOCK, sampling=single)))
     waiting = make_request([1] * (BLOCK + 1))
     assert cache.match(waiting) == BLOCK
     other = make_request([2] * (2 * BLOCK - 1), sampling=single)
@@ -237,7 +237,7 @@ def test_a_released_request_has_no_pages_and_shares_none() -> None:
     cache = PrefixCache(PAGES, BLOCK)
     request = computed(cache, make_request([1] * 9))
     assert (len(request.pages), request.shared) != (0, 0)
-    cache.release(request)
+    cache.finished(request)
     assert (request.pages, request.shared) == ([], 0)
     assert cache.tokens_used == 0
 
@@ -245,7 +245,7 @@ def test_a_released_request_has_no_pages_and_shares_none() -> None:
 def test_a_request_gets_the_pages_that_it_lacks_or_none_of_them() -> None:
     cache = PrefixCache(4, BLOCK)
     single = SamplingParams(max_tokens=1)
-    cache.release(computed(cache, make_request([1] * (2 * BLOCK - 1), sampling=single)))  # one idle page
+    cache.finished(computed(cache, make_request([1] * (2 * BLOCK - 1), sampling=single)))  # one idle page
     request = make_request([2] * 3)
     assert cache.admit(request, 3) == 3
     for tokens, pages in ((BLOCK, 1), (BLOCK + 1, 2), (4 * BLOCK, 4), (2 * BLOCK, 4)):
@@ -284,7 +284,7 @@ def test_a_block_whose_digest_another_block_has_stays_private() -> None:
     computed(cache, forged)
     assert (forged.shared, cache.snapshot()) == (0, before)
     cache.check_invariants([known, forged])
-    cache.release(forged)
+    cache.finished(forged)
     assert cache.tokens_used == len(known.pages) * BLOCK
     assert cache.match(make_request([1] * (2 * BLOCK + 1))) == 2 * BLOCK
 
@@ -314,7 +314,7 @@ def test_generated_blocks_after_a_public_prefix_belong_to_the_requests_own_scope
 def test_blocks_that_come_and_go_between_two_reports_are_evicted_from_their_end() -> None:
     cache = PrefixCache(PAGES, BLOCK)
     request = computed(cache, make_request([1] * (2 * BLOCK + 1)))
-    cache.release(request)
+    cache.finished(request)
     cache.flush()
     assert cache.take_events() == ((), tuple(request.digests[::-1]))
     assert cache.take_events() == ((), ())
@@ -323,7 +323,7 @@ def test_blocks_that_come_and_go_between_two_reports_are_evicted_from_their_end(
 def fill(cache: PrefixCache, tokens: int, token: int) -> None:
     """Compute and release a prompt of equal tokens that takes as many pages as `tokens` need."""
     prompt = make_request([token] * (tokens - 1), sampling=SamplingParams(max_tokens=1))
-    cache.release(computed(cache, prompt))
+    cache.finished(computed(cache, prompt))
 
 
 def test_what_a_waiting_request_matches_is_evicted_last() -> None:
@@ -331,7 +331,7 @@ def test_what_a_waiting_request_matches_is_evicted_last() -> None:
     fill(cache, 2 * BLOCK, 1)
     waiting = make_request([1] * BLOCK + [5] * BLOCK)
     assert cache.match(waiting) == BLOCK
-    cache.queued(waiting)
+    cache.arrived(waiting)
     for token in (2, 3, 4):  # each of them takes two pages, so that two others are evicted
         fill(cache, 2 * BLOCK + 1, token)
     assert cache.match(waiting) == BLOCK
@@ -344,7 +344,7 @@ def test_what_nobody_waits_for_any_longer_is_evicted_first() -> None:
     fill(cache, 2 * BLOCK, 1)
     waiting = make_request([1] * BLOCK + [5] * BLOCK)
     cache.match(waiting)
-    cache.queued(waiting)
+    cache.arrived(waiting)
     fill(cache, 2 * BLOCK, 2)
     fill(cache, 3 * BLOCK, 3)  # the page of the waiting request is passed over, and the next one evicted
     assert [cache.match(make_request([token] * 2 * BLOCK)) for token in (1, 2, 3)] == [BLOCK, 0, BLOCK]
@@ -357,7 +357,7 @@ def test_what_comes_to_match_a_waiting_request_is_evicted_last_too() -> None:
     cache = PrefixCache(6, BLOCK)
     waiting = make_request([1] * 2 * BLOCK + [5] * BLOCK)
     cache.match(waiting)
-    cache.queued(waiting)
+    cache.arrived(waiting)
     for blocks in (1, 2):
         fill(cache, (blocks + 1) * BLOCK, 1)
         assert cache.match(waiting) == blocks * BLOCK
@@ -382,12 +382,12 @@ def test_a_spared_prefix_is_in_use_again_and_then_like_any_other() -> None:
     fill(cache, 2 * BLOCK, 1)
     waiting = make_request([1] * 2 * BLOCK, sampling=SamplingParams(max_tokens=1))
     cache.match(waiting)
-    cache.queued(waiting)
+    cache.arrived(waiting)
     fill(cache, 2 * BLOCK, 2)
     fill(cache, 3 * BLOCK, 3)  # the prefix of the waiting request is passed over
     computed(cache, waiting)
     cache.check_invariants([waiting])
-    cache.release(waiting)
+    cache.finished(waiting)
     fill(cache, 2 * BLOCK, 4)
     fill(cache, 3 * BLOCK, 5)
     assert [cache.match(make_request([token] * 2 * BLOCK)) for token in (1, 4)] == [0, BLOCK]
@@ -398,7 +398,7 @@ def test_the_whole_of_a_long_prefix_is_evicted_first_when_nobody_waits_for_it() 
     fill(cache, 4 * BLOCK, 1)
     waiting = make_request([1] * 3 * BLOCK + [5] * BLOCK)
     assert cache.match(waiting) == 3 * BLOCK
-    cache.queued(waiting)
+    cache.arrived(waiting)
     fill(cache, 2 * BLOCK, 2)
     fill(cache, 5 * BLOCK, 3)  # the three blocks are passed over
     assert cache.match(waiting) == 3 * BLOCK
@@ -413,7 +413,7 @@ def test_a_prefix_stays_spared_for_those_that_still_wait_for_it() -> None:
     long, short = make_request([1] * 3 * BLOCK + [5] * BLOCK), make_request([1] * BLOCK + [5] * BLOCK)
     for waiting in (long, short):
         cache.match(waiting)
-        cache.queued(waiting)
+        cache.arrived(waiting)
     fill(cache, 2 * BLOCK, 2)
     fill(cache, 5 * BLOCK, 3)  # the three blocks are passed over
     cache.withdrawn(long)
@@ -426,7 +426,7 @@ def test_strict_paper_evicts_what_was_used_longest_ago() -> None:
     fill(cache, 2 * BLOCK, 1)
     waiting = make_request([1] * BLOCK + [5] * BLOCK)
     cache.match(waiting)
-    cache.queued(waiting)
+    cache.arrived(waiting)
     fill(cache, 2 * BLOCK, 2)
     fill(cache, 4 * BLOCK, 3)
     assert cache.match(waiting) == 0
@@ -448,7 +448,7 @@ def test_a_block_is_underway_from_admission_until_it_is_cached_or_its_request_le
             cache.publish(request, 2 * BLOCK)
             cache.match(other)
             assert not cache.is_underway(other), "what they share is there"
-        cache.release(request)
+        cache.finished(request)
         assert not cache.is_underway(other)
 
 
@@ -471,7 +471,7 @@ def test_a_block_that_is_computed_again_is_not_underway_afterwards() -> None:
     for _ in range(2):  # the second time the last block is cached already, but a token has to be computed
         request = computed(cache, make_request([1] * 2 * BLOCK))
         cache.check_invariants([request])
-        cache.release(request)
+        cache.finished(request)
         cache.check_invariants([])
 
 
@@ -495,7 +495,7 @@ def test_a_forged_digest_after_a_block_that_is_not_cached_reads_nothing() -> Non
 
 def test_a_match_shrinks_to_the_blocks_that_were_not_evicted() -> None:
     cache, single = PrefixCache(4, BLOCK), SamplingParams(max_tokens=1)
-    cache.release(computed(cache, make_request([1] * 2 * BLOCK, sampling=single)))
+    cache.finished(computed(cache, make_request([1] * 2 * BLOCK, sampling=single)))
     waiting = make_request([1] * (2 * BLOCK + 1))
     assert cache.match(waiting) == 2 * BLOCK
     other = make_request([2] * (3 * BLOCK - 1), sampling=single)
@@ -515,7 +515,7 @@ def test_blocks_are_published_as_they_become_full() -> None:
 
 def test_the_pages_of_its_own_prefix_are_no_room_for_the_rest_of_a_request() -> None:
     cache = PrefixCache(4, BLOCK)
-    cache.release(computed(cache, make_request([1] * 2 * BLOCK, sampling=SamplingParams(max_tokens=1))))
+    cache.finished(computed(cache, make_request([1] * 2 * BLOCK, sampling=SamplingParams(max_tokens=1))))
     assert cache.admit(make_request([1] * (2 * BLOCK + 1)), 4 * BLOCK + 1) is None
     cache.check_invariants([])
 

@@ -69,14 +69,14 @@ def test_what_is_served_while_nobody_waits_says_nothing_about_a_full_worker() ->
             batcher.check_invariants()
 
     for number in range(3):
-        batcher.submit(make_request([number] * 4, arrival=number), now)
+        batcher.queue.submit(make_request([number] * 4, arrival=number), now)
         serve()
         now += 100.0
-    assert batcher.service_rate == 0.0
+    assert batcher.queue.service_rate == 0.0
     for number in range(3, 13):
-        batcher.submit(make_request([number] * 4, arrival=number), now)
+        batcher.queue.submit(make_request([number] * 4, arrival=number), now)
     serve()
-    assert batcher.service_rate / MICRO == pytest.approx((4 + 2 * 8) / (8 * 0.5), rel=0.05)
+    assert batcher.queue.service_rate / MICRO == pytest.approx((4 + 2 * 8) / (8 * 0.5), rel=0.05)
 
 
 def test_what_was_served_before_requests_waited_does_not_count() -> None:

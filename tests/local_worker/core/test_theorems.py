@@ -20,12 +20,12 @@ CAPACITY = PAGES * BLOCK  # M
 def test_counters_of_backlogged_clients_stay_within_u(arrivals: list[tuple[str, int, int, int, int]]) -> None:
     """VTC Lemma 4.3, at every step."""
     batcher = tight("vtc")
-    bound, plan, spreads = batcher.policy.bound_micro, batcher.plan, [0]
+    bound, plan, spreads = batcher.queue.policy.bound_micro, batcher.plan, [0]
     assert bound is not None
 
     def observed(now: float) -> object:
         made = plan(now)
-        counters = [batcher.policy.balance(request.client) for request in batcher.queue]
+        counters = [batcher.queue.policy.balance(request.client) for request in batcher.queue.waiting]
         spreads.append(max(counters, default=0) - min(counters, default=0))
         return made
 
@@ -40,11 +40,11 @@ def test_no_work_conserving_policy_does_better_than_half_of_vtcs_bound(name: str
     batcher = tight(name)
     whole = SamplingParams(max_tokens=CAPACITY - 1, ignore_eos=True)
     for arrival in (0, 3, 1):  # clients c0, c0, c1
-        batcher.submit(make_request([arrival], arrival=arrival, sampling=whole), 0.0)
+        batcher.queue.submit(make_request([arrival], arrival=arrival, sampling=whole), 0.0)
     before = {"c0": 0, "c1": 0} | serve_step(batcher)
     leader = max(before, key=lambda client: before[client])
     service = dict(before)
-    while batcher.waiting == 2:
+    while len(batcher.queue.waiting) == 2:
         last = dict(service)
         service |= serve_step(batcher)
     other = "c1" if leader == "c0" else "c0"
@@ -68,7 +68,7 @@ def test_a_newcomer_is_dispatched_after_a_bounded_amount_of_service_to_others(
     batcher = tight(name)
     rows = histories(batcher, [*floods, ("a", 9, length, 1, at)])
     waiting = [row for row in rows if row["a"][1]]
-    bound = batcher.policy.bound_micro
+    bound = batcher.queue.policy.bound_micro
     assert bound is not None
     if waiting:
         served = sum(waiting[-1][client][0] - waiting[0][client][0] for client in "bc")
@@ -81,7 +81,7 @@ def test_a_client_that_asks_for_less_than_its_share_has_everything_dispatched() 
     floods = [(client, 1, 10, 10, 0) for client in "bc" for _ in range(250)]
     asks = range(0, 480, 24)
     rows = histories(batcher, [*floods, *(("a", 2, 6, 5, step) for step in asks)])
-    bound = batcher.policy.bound_micro
+    bound = batcher.queue.policy.bound_micro
     assert bound is not None
     most = (2 * 4 + 6 + 2 * 5) * MICRO  # what one of its requests costs
     end = next(step for step, row in enumerate(rows) if not (row["b"][1] and row["c"][1]))

@@ -32,7 +32,7 @@ def full() -> tuple[WaitingQueue, list[Request]]:
 def test_a_full_queue_names_the_request_to_drop_and_changes_nothing() -> None:
     queue, requests = full()
     assert queue.request_to_drop_for(request_of("c", 3)) is requests[2]
-    assert [*queue.requests] == requests
+    assert [*queue] == requests
     with pytest.raises(QueueFull, match="3 requests are waiting; the limit is 3"):
         queue.request_to_drop_for(request_of("a", 3))
     queue.check_invariants()
@@ -74,7 +74,7 @@ def test_a_preempted_request_is_never_dropped() -> None:
     queue.put_back(requests[0], 7.0)
     for request in requests[1:]:
         queue.add(request, 8.0)
-    assert (queue.oldest_since, [*queue.requests]) == (7.0, requests)
+    assert (queue.oldest_since, [*queue]) == (7.0, requests)
     assert queue.request_to_drop_for(request_of("c", 3)) is requests[1]
     queue.remove(requests[1])
     assert (requests[1] in queue, len(queue)) == (False, 2)

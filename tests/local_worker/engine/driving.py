@@ -13,6 +13,7 @@ from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.plan import Plan
 from local_worker.core.policies import QueuePolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
+from local_worker.core.queue import RequestQueue
 from local_worker.core.request import Request
 from serving.blocks import chain, unpack_digests
 from serving.bounded_client_map import MOST_IDLE
@@ -42,6 +43,7 @@ def make_batcher(
     block_tokens: int = BLOCK,
     levels: FairnessLevels = FLAT,
     charge: OutputCharge = OutputCharge.GENERATED,
+    decode_run: int = 1,
 ) -> Batcher:
     cost = cost or WeightedTokens()
     together = max_running * max_output_tokens
@@ -65,7 +67,8 @@ def make_batcher(
         max_waiting_per_client=1000,
         admission=admission,
     )
-    return Batcher(LOCAL_POLICIES[policy](config), PrefixCache(pages, block_tokens), cost, limits, eos)
+    cache = PrefixCache(pages, block_tokens)
+    return Batcher(RequestQueue(LOCAL_POLICIES[policy](config), cache, cost, limits), eos, decode_run)
 
 
 def make_request(
@@ -119,7 +122,7 @@ class Driver:
 def run(batcher: Batcher, engine: Engine, requests: Sequence[Request]) -> list[list[int]]:
     """The output tokens of each request, all submitted at once."""
     for request in requests:
-        batcher.submit(request, 0.0)
+        batcher.queue.submit(request, 0.0)
     driver = Driver(batcher, engine)
     while driver.turn():
         pass

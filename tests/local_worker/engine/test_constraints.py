@@ -92,7 +92,7 @@ def constrained(
 def outputs(engine: Engine, requests: Sequence[Request], batcher: Batcher | None = None) -> list[list[int]]:
     driver = Driver(batcher or make_batcher(eos=(EOS,)), engine)
     for request in requests:
-        driver.batcher.submit(request, 0.0)
+        driver.batcher.queue.submit(request, 0.0)
     while driver.turn():
         pass
     return [request.tokens[request.prompt_tokens :] for request in requests]
@@ -201,8 +201,8 @@ def test_outputs_that_miss_steps_lose_nothing(
         assert outputs(engine, requests, tight) == alone
     finally:
         engine.ahead = 0
-    service = {client: account.weighted for account in tight.ledger.accounts for client in [account.client]}
-    assert sum(service.values()) > tight.ledger.weighted, "missed steps are charged"
+    service = {client: account.weighted for account in tight.queue.ledger.accounts for client in [account.client]}
+    assert sum(service.values()) > tight.queue.ledger.weighted, "missed steps are charged"
 
 
 def steps_of_another(sandbox: Sandbox, constraint: Constraint) -> tuple[int, float]:
@@ -212,9 +212,9 @@ def steps_of_another(sandbox: Sandbox, constraint: Constraint) -> tuple[int, flo
         make_batcher(pages=4096, token_budget=512, eos=(EOS,)),
     )
     for number in range(30):
-        batcher.submit(constrained(constraint, 3 * number, max_tokens=200), 0.0)
+        batcher.queue.submit(constrained(constraint, 3 * number, max_tokens=200), 0.0)
     other = constrained(None, 1, max_tokens=60)
-    batcher.submit(other, 0.0)
+    batcher.queue.submit(other, 0.0)
     began, steps = time.thread_time(), 0
     while len(other.tokens) < other.budget:
         plan = batcher.plan(0.0)
@@ -255,7 +255,7 @@ def test_an_output_that_cannot_go_on_ends_with_the_reason_and_its_batch_goes_on(
     sandbox: Sandbox, broken: Request, reason: str
 ) -> None:
     batcher = make_batcher(eos=(EOS,))
-    table: JobTable[str] = JobTable(batcher)
+    table: JobTable[str] = JobTable(batcher.queue)
     sound = constrained(Constraint("regex", ("[a-z]{3}",)), 1)
     for request in (broken, sound):
         table.submit(Job("a", request, 1, OutputText(ByteTokenizer().decoder(), ()), 0.0), 0.0)
@@ -370,12 +370,12 @@ def test_matchers_forget_requests_that_have_left(sandbox: Sandbox) -> None:
     matchers = Matchers(sandbox)
     batcher = make_batcher(eos=(EOS,))
     engine = FakeEngine(VOCAB, 0.0, BLOCK, 0, sandbox)
-    batcher.submit(constrained(Constraint("choice", ("a",))), 0.0)
+    batcher.queue.submit(constrained(Constraint("choice", ("a",))), 0.0)
     while (plan := batcher.plan(0.0)) is not None:
         matchers.follow(plan.batch)
         assert len(matchers._running) == 1
         batcher.commit(plan, engine.launch(plan.batch).wait())
-    batcher.submit(constrained(None, 1), 0.0)
+    batcher.queue.submit(constrained(None, 1), 0.0)
     plan = batcher.plan(0.0)
     assert plan is not None
     matchers.follow(plan.batch)

@@ -202,10 +202,10 @@ def test_requests_that_join_and_leave_at_any_time_change_nothing(ahead: int) -> 
     driver = Driver(batcher, engine)
     requests = [make_request(prompt, arrival=number) for number, prompt in enumerate(texts)]
     for number, request in enumerate(requests):
-        batcher.submit(request, 0.0)
+        batcher.queue.submit(request, 0.0)
         driver.turn()
         if number == 5:
-            batcher.abort(requests[3])
+            batcher.queue.abort(requests[3])
     while driver.turn():
         pass
     for number, request in enumerate(requests):
@@ -382,7 +382,7 @@ def test_bfloat16_rounds_no_worse_than_the_models_own_attention(name: str) -> No
     batcher = make_batcher(token_budget=11)
     requests = [make_request(text, arrival=number) for number, text in enumerate(prompts(8))]
     for request in requests:
-        batcher.submit(request, 0.0)
+        batcher.queue.submit(request, 0.0)
     found: dict[int, list[torch.Tensor]] = defaultdict(list)
     while (plan := batcher.plan(0.0)) is not None:
         for number, row in engine.record(plan.batch).items():
@@ -411,7 +411,7 @@ def test_batch_invariant_logits_are_bitwise_those_of_a_lone_request() -> None:
     def decode_logits(numbers: list[int]) -> list[dict[int, torch.Tensor]]:
         batcher = make_batcher(token_budget=512)
         for number in numbers:
-            batcher.submit(make_request(texts[number], arrival=number), 0.0)
+            batcher.queue.submit(make_request(texts[number], arrival=number), 0.0)
         found = []
         while (plan := batcher.plan(0.0)) is not None:
             found.append(engine.record(plan.batch))

@@ -40,7 +40,7 @@ class ScoreRecorder(Driver):
 
     def finish(self, requests: Iterable[Request] = ()) -> None:
         for request in requests:
-            self.batcher.submit(request, 0.0)
+            self.batcher.queue.submit(request, 0.0)
         while self.turn():
             pass
 
@@ -100,7 +100,7 @@ def test_a_step_scores_a_limited_number_of_tokens() -> None:
     driver = ScoreRecorder(batcher, fake())
     requests = [scoring([65] * SCORED_TOKENS, number) for number in range(2)]
     for request in (*requests, make_request([66] * 300, arrival=2)):
-        batcher.submit(request, 0.0)
+        batcher.queue.submit(request, 0.0)
     plan = batcher.plan(0.0)
     assert plan is not None
     sizes = [piece.stop - piece.start for piece in plan.batch.slices]

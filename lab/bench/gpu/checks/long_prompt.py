@@ -45,7 +45,7 @@ def _gaps(subject: Subject, queue: Queue) -> list[float]:
     """Return the seconds between tokens of the decoding requests while the long prompt is computed."""
     engine, scale, batcher = subject.engine, subject.scale, queue.batcher()
     for number in range(scale.decoders):
-        batcher.submit(make_request([number + 1] * PROMPT_TOKENS, scale.decoder_tokens, number), 0.0)
+        batcher.queue.submit(make_request([number + 1] * PROMPT_TOKENS, scale.decoder_tokens, number), 0.0)
     long = make_request([3] * scale.long_prompt, 2, scale.decoders)
     last: dict[str, float] = {}
     gaps: list[float] = []
@@ -59,6 +59,6 @@ def _gaps(subject: Subject, queue: Queue) -> list[float]:
                 gaps.append(now - last[advance.request.id])
             last[advance.request.id] = now
             if advance.request.output_tokens == STEPS_BEFORE and not submitted:
-                batcher.submit(long, now)
+                batcher.queue.submit(long, now)
                 submitted = True
     return gaps

@@ -33,7 +33,7 @@ def _loop(subject: Subject) -> tuple[float, float]:
     """Return the wall and CPU seconds per step, from the first in which every request decodes to the last."""
     batcher, scale = make_batcher(), subject.scale
     for number in range(scale.ahead_batch):
-        batcher.submit(make_request([number + 1] * PROMPT_TOKENS, scale.ahead_tokens, number), 0.0)
+        batcher.queue.submit(make_request([number + 1] * PROMPT_TOKENS, scale.ahead_tokens, number), 0.0)
     full = [
         (time.perf_counter(), time.thread_time())
         for advances in steps(subject.engine, batcher)

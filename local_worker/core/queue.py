@@ -1,0 +1,227 @@
+"""The requests of one worker, waiting or running, and their way from the queue into the running batch.
+
+Two batches use a queue: that of an engine of this process, step by step (Batcher), and that of an engine with a loop of
+its own (ExternalBatch). Both admit requests by the same rule, so that the bounds of the policies hold for both.
+"""
+
+from typing import Generic, Protocol, TypeVar
+
+from local_worker.core.block_cache import BlockCache
+from local_worker.core.deadlines import Deadlines
+from local_worker.core.kv_shares import KVShares
+from local_worker.core.limits import BatchLimits
+from local_worker.core.policies.protocol import QueuePolicy
+from local_worker.core.request import Request
+from local_worker.core.service_ledger import ClientAccount, ServiceLedger
+from local_worker.core.service_rate import ServiceRate
+from local_worker.core.waiting_queue import WaitingQueue
+from serving.cost import Cost
+
+Cache = TypeVar("Cache", bound=BlockCache, covariant=True)
+
+
+class RequestObserver(Protocol):
+    """A part of the core that follows every request from its arrival until it is withdrawn or has finished."""
+
+    def arrived(self, request: Request) -> None:
+        """Record that `request` has joined the queue."""
+
+    def preempted(self, request: Request) -> None:
+        """Record that `request` has left the running batch for the queue."""
+
+    def withdrawn(self, request: Request) -> None:
+        """Record that `request` has left the queue without being served."""
+
+    def finished(self, request: Request) -> None:
+        """Record that `request` has left the running batch for any reason but a preemption."""
+
+
+class RequestQueue(Generic[Cache]):
+    """The owner of every request from `submit` until the request finishes, is aborted or expires.
+
+    It is the StepBudget that the policy uses during `select`.
+    """
+
+    def __init__(self, policy: QueuePolicy, cache: Cache, cost: Cost, limits: BatchLimits) -> None:
+        self.policy = policy
+        self.cache = cache
+        self.limits = limits
+        self.ledger = ServiceLedger(cost, levels=policy.levels)
+        self.waiting = WaitingQueue(limits, policy.levels)
+        self.running: dict[Request, None] = {}  # in order of admission
+        self._kv_shares = KVShares(cache.pages, policy.levels)
+        self._deadlines = Deadlines()
+        self._rate = ServiceRate()
+        self._left: list[Request] = []  # requests that have left the running batch since `take_left`
+        self._tokens_left = 0  # number of tokens that requests entering now can still compute
+        self._places_left = 0
+        # Every event of a request reaches all of them, in this order: the policy reads what the cache has matched, and
+        # the ledger counts what the policy has charged.
+        self._observers: tuple[RequestObserver, ...] = (cache, policy, self._kv_shares, self.ledger)
+
+    @property
+    def fairness_gap(self) -> int:
+        """The largest observed service gap in micro-units, to compare with the policy's `bound_micro`; see LiveGap."""
+        return self.ledger.shares.worst_gap
+
+    @property
+    def service_rate(self) -> float:
+        """The rate of service over weight in micro-units per second; see ServiceRate."""
+        return self._rate.micro_per_second
+
+    def take_changed_accounts(self) -> list[tuple[ClientAccount, int]]:
+        """Return the accounts that changed since the last call, each with the client's balance in micro-units."""
+        return [(account, self.policy.balance(account.client)) for account in self.ledger.take_changed()]
+
+    def submit(self, request: Request, now: float) -> Request | None:
+        """Queue `request`; raise TooLong, ClientLimit or QueueFull, and change nothing, if it cannot be queued. Return
+        the waiting request that was dropped for it, if the queue was full."""
+        self.check(request)
+        displaced = self.waiting.request_to_drop_for(request)
+        if displaced is not None:
+            self.abort(displaced)
+        self.waiting.add(request, now)
+        self._deadlines.add(request)
+        for observer in self._observers:
+            observer.arrived(request)
+        return displaced
+
+    def check(self, request: Request) -> None:
+        """Raise TooLong or ClientLimit if `request` may not be queued."""
+        self.limits.check_size(request, self.cache.pages * self.cache.block_tokens)
+        self.waiting.check_limits(request, self.ledger.waiting(request.client))
+
+    def note_cached_blocks(self) -> None:
+        """Report to the policy the blocks that were cached since the last call."""
+        if digests := self.cache.take_new():
+            self.policy.cached(digests)
+
+    def select(self, tokens: int, places: int) -> list[Request]:
+        """Admit the waiting requests that the policy chooses, and return them.
+
+        They compute at most `tokens` tokens in the next step, but for the last one, and take at most `places` places.
+        """
+        self._tokens_left, self._places_left = tokens, places
+        return self.policy.select(self) if self.waiting and not self.closed else []
+
+    @property
+    def closed(self) -> bool:
+        """Whether the batch has no place left, or the step no token; see StepBudget."""
+        return self._places_left <= 0 or self._tokens_left <= 0
+
+    def matched_tokens(self, request: Request) -> int:
+        """Return the number of prompt tokens that are cached now; see StepBudget."""
+        return self.cache.match(request)
+
+    def awaits_prefix(self, request: Request) -> bool:
+        """Return whether a running request computes the block that `request` misses first; see StepBudget."""
+        return not self.closed and self.cache.is_underway(request)
+
+    def admit(self, request: Request) -> int | None:
+        """Give `request` a place in the batch, pages, and part of the step's tokens; see StepBudget.
+
+        Only the last admitted request may need several steps. Later requests stay queued: their order can still change,
+        and earlier requests may cache their prefix meanwhile. A preempted request is not charged for being computed
+        again: the method returns 0 for it.
+        """
+        if self.closed:
+            return None
+        extend = self.cache.admit(request, self.limits.tokens_on_entry(request, self.cache.block_tokens))
+        if extend is None:
+            return None
+        self._tokens_left -= extend
+        self._places_left -= 1
+        self.waiting.remove(request)
+        self.running[request] = None
+        self._kv_shares.entered(request)
+        if not request.preemptions:
+            request.cached = request.computed
+        if request.paid:
+            self.ledger.readmitted(request, extend)
+            return 0
+        request.paid = True
+        self.ledger.admitted(request)
+        return extend
+
+    def reserve(self, request: Request) -> range:
+        """Return the output tokens to charge ahead: those whose pages exceed the client's share; see StepBudget."""
+        needed = self.limits.tokens_on_entry(request, self.cache.block_tokens)
+        fresh = 0 if request in self.running else self.cache.pages_for(needed) - request.matched_blocks
+        beyond = self._kv_shares.beyond(request, fresh) * self.cache.block_tokens
+        start = max(request.reserved, request.output_tokens)
+        ahead = range(start, request.output_tokens + min(beyond, needed - len(request.tokens)))
+        if ahead:
+            self.ledger.reserved(request, ahead)
+        return ahead
+
+    def observe(self, now: float) -> None:
+        """Measure the gap and the rate; to be called once after each `select`."""
+        self.ledger.shares.observe()
+        self._rate.observe(self.ledger.weighted, bool(self.waiting), now)
+
+    def charge(self, request: Request, tokens: int) -> None:
+        """Charge for the last `tokens` tokens that were generated for a running `request`."""
+        self.policy.generated(request, tokens)
+        self.ledger.generated(request, tokens)
+
+    def charge_deferred(self, request: Request) -> None:
+        """Charge for a step in which a running `request` took a place, but missed its token by its own doing."""
+        self.policy.deferred(request)
+        self.ledger.deferred(request)
+
+    def preempt(self, request: Request, now: float) -> None:
+        """Return a running `request`, which loses its pages, to its old place in the queue."""
+        del self.running[request]
+        self._left.append(request)
+        request.computed = 0
+        request.scores.clear()
+        request.preemptions += 1
+        self.waiting.put_back(request, now)
+        for observer in self._observers:
+            observer.preempted(request)
+
+    def abort(self, request: Request) -> None:
+        """Give up a waiting or running `request`; do nothing for any other."""
+        if request in self.waiting:
+            self.waiting.remove(request)
+            self._deadlines.discard(request)
+            for observer in self._observers:
+                observer.withdrawn(request)
+        elif request in self.running:
+            self.finish(request)
+
+    def finish(self, request: Request) -> None:
+        """Remove a running `request`, which has ended, and release its pages."""
+        del self.running[request]
+        self._left.append(request)
+        self._deadlines.discard(request)
+        for observer in self._observers:
+            observer.finished(request)
+
+    def take_left(self) -> list[Request]:
+        """Return the requests that have left the running batch since the last call."""
+        left, self._left = self._left, []
+        return left
+
+    def expired(self, now: float) -> list[Request]:
+        """Give up and return every request whose deadline is not after `now` (seconds)."""
+        late = self._deadlines.take_passed(now)
+        for request in late:
+            self.abort(request)
+        return late
+
+    def next_deadline(self) -> float | None:
+        """Return the earliest deadline of a request in seconds; None when no request has one."""
+        return self._deadlines.next()
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError unless the queue, the batch, the pages and the policy's accounts agree."""
+        both = [request.id for request in self.running if request in self.waiting]
+        assert not both, f"waiting and running: {both}"
+        assert self.policy.waiting == len(self.waiting), f"policy {self.policy.waiting}, queue {len(self.waiting)}"
+        self.waiting.check_invariants()
+        self._deadlines.check_invariants()
+        self._rate.check_invariants()
+        self._kv_shares.check_invariants(self.waiting, self.running)
+        self.cache.check_invariants(list(self.running))
+        self.policy.check_invariants()
