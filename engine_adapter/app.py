@@ -8,7 +8,7 @@ from functools import partial
 from importlib.util import find_spec
 
 from engine_adapter.backend import AdapterBackend
-from engine_adapter.config import HTTP, SGLANG_GRPC, VLLM_GRPC, AdapterConfig
+from engine_adapter.config import HTTP, AdapterConfig
 from engine_adapter.engine_api import EngineApi, EngineAway, FollowerFactory, OpenEngine
 from engine_adapter.engine_claims import check_info
 from engine_adapter.vllm_http import VllmHttp
@@ -99,13 +99,9 @@ def _api_factory(config: AdapterConfig) -> Callable[[], EngineApi]:
         return partial(VllmHttp, HttpClient(config.engine_address, config.engine_api_key), _follower_factory(config))
     missing = "engine: gRPC needs a tokenizer: pip install 'fairlead-serving[adapter-grpc]'"
     require(find_spec("transformers") is not None, missing)
-    from engine_adapter.grpc_api import CHANNEL_OPTIONS, EngineDialect, GrpcApi
-    from engine_adapter.sglang_grpc import SglangGrpc
-    from engine_adapter.vllm_grpc import VllmGrpc
+    from engine_adapter.vllm_grpc import CHANNEL_OPTIONS, VllmGrpc
 
-    dialects: dict[str, EngineDialect] = {VLLM_GRPC: VllmGrpc(), SGLANG_GRPC: SglangGrpc()}
-    dialect = dialects[config.scheme]
-    return lambda: GrpcApi(open_channel(config.engine_address, options=CHANNEL_OPTIONS), dialect, config.tokenizer)
+    return lambda: VllmGrpc(open_channel(config.engine_address, options=CHANNEL_OPTIONS), config.tokenizer)
 
 
 def _follower_factory(config: AdapterConfig) -> FollowerFactory | None:

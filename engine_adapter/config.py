@@ -6,7 +6,7 @@ from fairlead.errors import listed
 from local_worker.worker_options import WorkerOptions
 from serving.config import addresses, check_positive, option, require
 
-HTTP, VLLM_GRPC, SGLANG_GRPC = SCHEMES = ("http", "grpc", "sglang")
+HTTP, GRPC = SCHEMES = ("http", "grpc")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,8 +15,7 @@ class AdapterConfig(WorkerOptions):
 
     engine: str = option(
         "127.0.0.1:8000",
-        "`vllm serve` answers HTTP at this address; with `grpc://` before it, `vllm serve --grpc` "
-        "answers gRPC, and with `sglang://` SGLang does, started with `--smg-grpc-mode`.",
+        "`vllm serve` answers HTTP at this address; with `grpc://` before it, `vllm serve --grpc` answers gRPC.",
         unit="[scheme://]host:port",
         change_when="The engine listens on another port of the pod, or speaks gRPC.",
     )

@@ -15,7 +15,7 @@ def config(**options: Any) -> AdapterConfig:
 
 @pytest.mark.parametrize(
     ("engine", "scheme"),
-    [("pod:8000", "http"), ("http://pod:8000", "http"), ("grpc://pod:8000", "grpc"), ("sglang://pod:8000", "sglang")],
+    [("pod:8000", "http"), ("http://pod:8000", "http"), ("grpc://pod:8000", "grpc")],
 )
 def test_the_scheme_and_the_address(engine: str, scheme: str) -> None:
     found = config(engine=engine)
@@ -25,12 +25,12 @@ def test_the_scheme_and_the_address(engine: str, scheme: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"engine": "ftp://pod:8000"}, "engine: expected one of http, grpc, sglang before ://, got 'ftp://pod:8000'"),
+        ({"engine": "ftp://pod:8000"}, "engine: expected one of http, grpc before ://, got 'ftp://pod:8000'"),
         ({"engine": "grpc://pod"}, "engine: expected host:port"),
         ({"engine": "grpc://a:1,b:2"}, "engine: expected one host:port, got 'grpc://a:1,b:2'"),
         ({"tokenizer": "/m"}, "tokenizer: is only for an engine that speaks gRPC"),
         ({"engine": "grpc://pod:1", "engine_api_key": "k"}, "engine_api_key: is not sent over gRPC"),
-        ({"engine": "sglang://pod:1", "kv_events": "tcp://pod:2"}, "kv_events: must not be given, since gRPC"),
+        ({"engine": "grpc://pod:1", "kv_events": "tcp://pod:2"}, "kv_events: must not be given, since gRPC"),
         ({"kv_replay": "tcp://pod:2"}, "kv_replay: must not be given without kv_events"),
     ],
 )

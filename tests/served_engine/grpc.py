@@ -1,15 +1,15 @@
-"""The gRPC interfaces of the served engine: that of vLLM and that of SGLang, which differ in the names of fields."""
+"""The gRPC interface of the served engine, that of vLLM."""
 
 import asyncio
 import io
 import json
 import zipfile
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator
+from typing import Any
 
 import grpc
 
-from engine_adapter.wire import common_pb2, sglang_pb2, sglang_pb2_grpc, vllm_pb2, vllm_pb2_grpc
+from engine_adapter.wire import common_pb2, vllm_pb2, vllm_pb2_grpc
 from tests.served_engine.engine import ServedEngine
 from tests.served_engine.running import Running
 from tests.served_engine.tokens import EOS, text_of
@@ -19,20 +19,6 @@ TEMPLATE = (
     "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
     "{% if add_generation_prompt %}assistant: {% endif %}"
 )
-
-
-class Wire(NamedTuple):
-    """One of the two services; `limit` is the field with the number of tokens of an output."""
-
-    messages: Any
-    register: Any
-    limit: str
-
-
-WIRES: Mapping[str, Wire] = {
-    "vllm": Wire(vllm_pb2, vllm_pb2_grpc.add_VllmEngineServicer_to_server, "max_tokens"),
-    "sglang": Wire(sglang_pb2, sglang_pb2_grpc.add_SglangSchedulerServicer_to_server, "max_new_tokens"),
-}
 
 
 class Feed:
@@ -57,49 +43,42 @@ class Feed:
 
 
 class Grpc:
-    """The servicer of either service."""
+    """The servicer."""
 
-    def __init__(self, engine: ServedEngine, feed: Feed, wire: Wire) -> None:
-        self.engine, self.feed, self.wire = engine, feed, wire
+    def __init__(self, engine: ServedEngine, feed: Feed) -> None:
+        self.engine, self.feed = engine, feed
         self.last_request: Any = None
         self.sends_for_ever = False  # whether its tokenizer has no end
 
     async def serve(self, address: str) -> grpc.aio.Server:
         server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-        self.wire.register(self, server)
+        vllm_pb2_grpc.add_VllmEngineServicer_to_server(self, server)
         server.add_insecure_port(address)
         await server.start()
         return server
 
     async def HealthCheck(self, request: Any, context: Any) -> Any:
-        return self.wire.messages.HealthCheckResponse(healthy=True)
+        return vllm_pb2.HealthCheckResponse(healthy=True)
 
     async def GetModelInfo(self, request: Any, context: Any) -> Any:
-        return self.wire.messages.GetModelInfoResponse(
+        return vllm_pb2.GetModelInfoResponse(
             model_path="/m", served_model_name=self.engine.options.model, max_context_length=400, vocab_size=EOS + 1
         )
 
     async def GetServerInfo(self, request: Any, context: Any) -> Any:
-        options, tokens = self.engine.options, self.engine.options.blocks * self.engine.options.block
-        if self.wire.messages is sglang_pb2:
-            answer = sglang_pb2.GetServerInfoResponse(sglang_version="0.32.0", max_total_num_tokens=tokens)
-            answer.server_args.update({"page_size": options.block, "max_running_requests": options.max_num_seqs})
-            return answer
+        options = self.engine.options
         return vllm_pb2.GetServerInfoResponse(block_size=options.block, max_num_seqs=options.max_num_seqs)
 
     async def GetLoads(self, request: Any, context: Any) -> Any:
         engine, options = self.engine, self.engine.options
         held = sum(1 for count in engine.cache.held.values() if count > 0)
-        load = self.wire.messages.SchedulerLoad(
+        load = vllm_pb2.SchedulerLoad(
             num_running_reqs=len(engine.running),
             num_waiting_reqs=len(engine.waiting),
             token_usage=held / (options.blocks - 1),
+            max_total_num_tokens=options.blocks * options.block,
         )
-        answer = self.wire.messages.GetLoadsResponse(loads=[load])
-        if self.wire.messages is vllm_pb2:
-            answer.version = "0.32.0"
-            answer.loads[0].max_total_num_tokens = options.blocks * options.block
-        return answer
+        return vllm_pb2.GetLoadsResponse(loads=[load], version="0.32.0")
 
     async def GetTokenizer(self, request: Any, context: Any) -> AsyncIterator[common_pb2.GetTokenizerChunk]:
         data = await asyncio.to_thread(tokenizer_archive)
@@ -126,7 +105,7 @@ class Grpc:
         if "refuse" in text or text.startswith("fail"):
             code = grpc.StatusCode.INVALID_ARGUMENT if "refuse" in text else grpc.StatusCode.INTERNAL
             await context.abort(code, f"as you asked: {sampling.WhichOneof('constraint')}")
-        request = Running(tokens, getattr(sampling, self.wire.limit), sampling.ignore_eos, "", self._logprobs(given))
+        request = Running(tokens, sampling.max_tokens, sampling.ignore_eos, "", self._logprobs(given))
         self.engine.waiting.append(request)
         self.engine.work.set()
         try:
@@ -135,29 +114,26 @@ class Grpc:
                 if text.startswith("break") and sent == 3:
                     await context.abort(grpc.StatusCode.UNAVAILABLE, "as you asked")
                 sent += 1
-                yield self.wire.messages.GenerateResponse(chunk=self._chunk(choice))
+                yield vllm_pb2.GenerateResponse(chunk=self._chunk(choice))
                 if choice["finish_reason"]:
-                    end = self.wire.messages.GenerateComplete(finish_reason=choice["finish_reason"])
-                    yield self.wire.messages.GenerateResponse(complete=end)
+                    end = vllm_pb2.GenerateComplete(finish_reason=choice["finish_reason"])
+                    yield vllm_pb2.GenerateResponse(complete=end)
                     return
         finally:
             self.engine.leave(request)
 
     def _logprobs(self, given: Any) -> int | None:
-        if self.wire.messages is sglang_pb2:
-            return given.top_logprobs_num if given.return_logprob else None
         sampling = given.sampling_params
         return sampling.logprobs if sampling.HasField("logprobs") else None
 
     def _chunk(self, choice: dict[str, Any]) -> Any:
-        messages = self.wire.messages
-        chunk = messages.GenerateStreamChunk(token_ids=choice["token_ids"])
+        chunk = vllm_pb2.GenerateStreamChunk(token_ids=choice["token_ids"])
         if "logprobs" in choice:
             found = choice["logprobs"]
             chunk.output_logprobs.token_logprobs.extend(found["token_logprobs"])
             for listed in found["top_logprobs"]:
                 ids = [int(name.removeprefix("token_id:")) for name in listed]
-                chunk.output_logprobs.top_logprobs.append(messages.TopLogProbs(values=listed.values(), token_ids=ids))
+                chunk.output_logprobs.top_logprobs.append(vllm_pb2.TopLogProbs(values=listed.values(), token_ids=ids))
         return chunk
 
 

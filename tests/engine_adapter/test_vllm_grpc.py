@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from engine_adapter.engine_api import EngineApi, EngineAway, EngineRefused, OpenEngine
-from engine_adapter.grpc_api import CHANNEL_OPTIONS, EngineDialect, GrpcApi
-from engine_adapter.sglang_grpc import SglangGrpc
-from engine_adapter.vllm_grpc import VllmGrpc
+from engine_adapter.vllm_grpc import CHANNEL_OPTIONS, VllmGrpc
 from fairlead.errors import InvalidRequest
 from fairlead.outcomes import FinishReason
 from fairlead.rpc.channel import open_channel
@@ -22,10 +20,9 @@ from serving.kv_events.messages import AllRemoved, KvEvent, StoredBlocks
 from serving.sampling_params import SamplingParams
 from tests.ports import free_ports
 from tests.served_engine.engine import ServedEngine
-from tests.served_engine.grpc import WIRES, Feed, Grpc
+from tests.served_engine.grpc import Feed, Grpc
 from tests.served_engine.tokens import REPLACEMENT, output_after
 
-DIALECTS: dict[str, EngineDialect] = {"vllm": VllmGrpc(), "sglang": SglangGrpc()}
 BLOCK = 16
 OPTIONS = {"model": "m", "block": BLOCK, "blocks": 65, "max_num_seqs": 8, "budget": 64}
 
@@ -67,14 +64,14 @@ def request_of(tokens: bytes, generated: int, sampling: SamplingParams) -> Reque
 
 
 @asynccontextmanager
-async def serving(kind: str, step_seconds: float = 0.0) -> AsyncIterator[Serving]:
+async def serving(step_seconds: float = 0.0) -> AsyncIterator[Serving]:
     (port,) = free_ports(1)
     engine, feed = ServedEngine(argparse.Namespace(**OPTIONS, step_seconds=step_seconds)), Feed()
-    servicer = Grpc(engine, feed, WIRES[kind])
+    servicer = Grpc(engine, feed)
     server = await servicer.serve(f"127.0.0.1:{port}")
     stepping = asyncio.create_task(engine.run(feed))
     channel = open_channel(f"127.0.0.1:{port}", CHANNEL_OPTIONS)
-    api = GrpcApi(channel, DIALECTS[kind], "")
+    api = VllmGrpc(channel, "")
     try:
         yield Serving(servicer, api, await api.open(await api.describe()))
     finally:
@@ -83,29 +80,27 @@ async def serving(kind: str, step_seconds: float = 0.0) -> AsyncIterator[Serving
         await server.stop(None)
 
 
-@pytest.mark.parametrize("kind", DIALECTS)
-async def test_what_an_engine_says_of_itself(kind: str) -> None:
-    async with serving(kind) as served:
+async def test_what_an_engine_says_of_itself() -> None:
+    async with serving() as served:
         info = served.engine.info
-        assert (info.model, info.engine) == ("m", f"{kind} 0.32.0")
-        assert info.root == {"vllm": "/m", "sglang": "/m.sglang"}[kind]
+        assert (info.model, info.engine) == ("m", "vllm 0.32.0")
+        assert info.root == "/m"
         assert (info.max_model_tokens, info.block_tokens, info.vocab_size, info.max_running) == (400, BLOCK, 257, 8)
-        assert info.pages == {"vllm": 64, "sglang": 65}[kind]  # vLLM keeps one for itself
+        assert info.pages == 64  # vLLM keeps one for itself
         assert not info.has_cache_scopes
         assert await served.api.counts() == (0, 0.0)
 
 
 async def test_a_tokenizer_that_never_ends_is_refused_while_it_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with serving("vllm") as served:
+    async with serving() as served:
         served.servicer.sends_for_ever = True
-        monkeypatch.setattr("engine_adapter.grpc_api.MOST_BYTES", 9_999)
+        monkeypatch.setattr("engine_adapter.vllm_grpc.MOST_BYTES", 9_999)
         with pytest.raises(EngineAway, match="name it with `tokenizer`: its archive has more than 9999 bytes"):
             await served.api.open(served.engine.info)
 
 
-@pytest.mark.parametrize("kind", DIALECTS)
-async def test_outputs_texts_and_ends(kind: str) -> None:
-    async with serving(kind) as served:
+async def test_outputs_texts_and_ends() -> None:
+    async with serving() as served:
         for count in (1, 2, 40):
             text, tokens, end = await served.output("Once upon a time", max_tokens=count)
             assert (text, tokens) == output_after("Once upon a time", count)
@@ -118,12 +113,11 @@ async def test_outputs_texts_and_ends(kind: str) -> None:
         assert all(tokens[-1] == 256 and "<eos>" not in text for text, tokens, _ in ended)
 
 
-@pytest.mark.parametrize("kind", DIALECTS)
-async def test_a_text_that_is_cut_within_a_character_goes_on_exactly(kind: str) -> None:
+async def test_a_text_that_is_cut_within_a_character_goes_on_exactly() -> None:
     """With output of an earlier attempt that ends at each of its tokens."""
     whole, tokens = output_after("A story", 40)
     assert len(whole) < len(tokens), "no character has several tokens"
-    async with serving(kind) as served:
+    async with serving() as served:
         for cut in range(1, len(tokens)):
             earlier = bytes(tokens[:cut]).decode(errors="ignore")
             prompt = b"A story" + bytes(tokens[:cut])
@@ -133,9 +127,8 @@ async def test_a_text_that_is_cut_within_a_character_goes_on_exactly(kind: str) 
             assert earlier + "".join([output.text.push(piece.tokens)[0] async for piece in output.pieces()]) == whole
 
 
-@pytest.mark.parametrize("kind", DIALECTS)
-async def test_logprobs_have_the_likely_tokens_and_all_have_bytes(kind: str) -> None:
-    async with serving(kind) as served:
+async def test_logprobs_have_the_likely_tokens_and_all_have_bytes() -> None:
+    async with serving() as served:
         sampling = SamplingParams(max_tokens=4, ignore_eos=True, logprobs=2)
         output = served.engine.make_output(request_of(b"Once", 0, sampling), "")
         pieces = [piece async for piece in output.pieces()]
@@ -146,9 +139,8 @@ async def test_logprobs_have_the_likely_tokens_and_all_have_bytes(kind: str) -> 
         assert b"".join(map(output.text.token_bytes, tokens)) == bytes(tokens)
 
 
-@pytest.mark.parametrize("kind", DIALECTS)
-async def test_errors_are_told_apart(kind: str) -> None:
-    async with serving(kind) as served:
+async def test_errors_are_told_apart() -> None:
+    async with serving() as served:
         with pytest.raises(EngineRefused, match="as you asked"):
             await served.output("refuse it")
         for text in ("fail", "break"):
@@ -156,9 +148,8 @@ async def test_errors_are_told_apart(kind: str) -> None:
                 await served.output(text)
 
 
-@pytest.mark.parametrize("kind", DIALECTS)
-async def test_leaving_an_output_aborts_it(kind: str) -> None:
-    async with serving(kind, step_seconds=0.05) as served:
+async def test_leaving_an_output_aborts_it() -> None:
+    async with serving(step_seconds=0.05) as served:
         output = served.engine.make_output(request_of(b"Long", 0, SamplingParams(max_tokens=300, ignore_eos=True)), "")
         pieces = output.pieces()
         await anext(aiter(pieces))
@@ -172,9 +163,8 @@ async def test_leaving_an_output_aborts_it(kind: str) -> None:
         await served.api.reset_prefix_cache()
 
 
-@pytest.mark.parametrize("kind", DIALECTS)
-async def test_events_name_the_blocks_that_are_stored(kind: str) -> None:
-    async with serving(kind) as served:
+async def test_events_name_the_blocks_that_are_stored() -> None:
+    async with serving() as served:
         events: asyncio.Queue[KvEvent | None] = asyncio.Queue()
 
         def apply(found: list[KvEvent]) -> None:
@@ -203,9 +193,8 @@ async def test_events_name_the_blocks_that_are_stored(kind: str) -> None:
         following.cancel()
 
 
-@pytest.mark.parametrize("kind", DIALECTS)
-async def test_chats_are_rendered_by_the_engines_template(kind: str) -> None:
-    async with serving(kind) as served:
+async def test_chats_are_rendered_by_the_engines_template() -> None:
+    async with serving() as served:
         messages = (ChatMessage("system", "be brief"), ChatMessage("user", "hello"))
         encoded = served.engine.tokenizer.encode_chat(Chat(messages))
         assert bytes(encoded.ids) == b"system: be brief\nuser: hello\nassistant: "
@@ -231,30 +220,8 @@ SAMPLING: dict[str, Any] = {
 }
 
 
-async def test_what_is_asked_of_sglang() -> None:
-    async with serving("sglang") as served:
-        await served.output("Once", min_tokens=2, max_tokens=3, **SAMPLING)
-        given = served.servicer.last_request.sampling_params
-        assert {name: getattr(given, name) for name in FLOATS} == FLOATS
-        assert (given.top_k, given.min_new_tokens, given.max_new_tokens, given.n) == (7, 2, 3, 1)
-        assert (list(given.stop_token_ids), dict(given.logit_bias)) == ([5, 6], {"7": 2.0, "8": -100.0})
-        assert served.servicer.last_request.logprob_start_len == -1  # 0 would compute those of the prompt
-        await served.output("Once", max_tokens=1)
-        given = served.servicer.last_request.sampling_params
-        assert (given.temperature, given.top_k, given.top_p, given.repetition_penalty) == (0.0, -1, 1.0, 1.0)
-        for constraint, field, value in (
-            (Constraint("json_object"), "json_schema", '{"type": "object"}'),
-            (Constraint("json_schema", ("{}",)), "json_schema", "{}"),
-            (Constraint("regex", ("a+",)), "regex", "a+"),
-            (Constraint("grammar", ("start: a",)), "ebnf_grammar", "start: a"),
-        ):
-            await served.output("Once", max_tokens=1, ignore_eos=False, constraint=constraint)
-            assert getattr(served.servicer.last_request.sampling_params, field) == value
-        assert "choice" not in served.engine.info.constraints
-
-
 async def test_what_is_asked_of_vllm() -> None:
-    async with serving("vllm") as served:
+    async with serving() as served:
         await served.output("Once", min_tokens=2, max_tokens=3, **SAMPLING)
         given = served.servicer.last_request.sampling_params
         assert {name: getattr(given, name) for name in FLOATS} == FLOATS
