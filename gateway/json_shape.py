@@ -10,6 +10,7 @@ from fairlead.errors import InvalidRequest
 
 MAX_PARTS = 2**17  # strings, lists and objects; 10,000 messages with parts of their own have 100,000
 MAX_ELEMENTS = 2**19  # elements of lists and objects, of whatever kind: a prompt may be a list of token ids
+MAX_EXPONENTS = 2**12  # numbers like 5e-324, of which each may take as long as 2 kB of a text to read
 MAX_DEPTH = 100  # lists and objects within each other
 _BRACKETS = b"[]{}"
 _OTHERS = bytes(set(range(256)) - set(_BRACKETS))
@@ -22,7 +23,7 @@ def check_shape(text: bytes, field: str = "", depth: int = MAX_DEPTH) -> None:
     A text that is no JSON passes, or is refused for what it would hold.
     """
     opened = text.count(b"[") + text.count(b"{")
-    if opened <= depth and text.count(b'"') <= MAX_PARTS and text.count(b",") < MAX_ELEMENTS:
+    if opened <= depth and text.count(b'"') <= MAX_PARTS and opened + text.count(b",") <= MAX_EXPONENTS:
         return
     # Every quotation mark that is left begins or ends a string.
     marked = text.replace(b"\\\\", b"").replace(b'\\"', b"")
@@ -32,16 +33,22 @@ def check_shape(text: bytes, field: str = "", depth: int = MAX_DEPTH) -> None:
     opened = between.count(b"[") + between.count(b"{")
     _check(strings + opened, MAX_PARTS, "strings, lists and objects together", field)
     _check(between.count(b",") + 1, MAX_ELEMENTS, "elements of lists and objects", field)
+    _check(_exponents(between), MAX_EXPONENTS, "numbers with an exponent", field)
     deepest = max(accumulate(map(_STEPS.__getitem__, between.translate(None, _OTHERS))), default=0)
     if deepest > depth:
         raise InvalidRequest(f"{_subject(field)}is nested too deeply: to a depth of {deepest}, at most {depth}", field)
 
 
 def parts(text: str) -> int:
-    """Return the number of strings, lists and objects in JSON, at most; those in a text that is no JSON are guessed."""
+    """Return the strings, lists, objects and elements of JSON, at most; those of a text that is no JSON are guessed."""
     marked = text.replace("\\\\", "").replace('\\"', "")
     between = marked.split('"')[::2] if marked.count('"') <= 2 * MAX_PARTS else [marked]
-    return marked.count('"') // 2 + sum(each.count("[") + each.count("{") for each in between)
+    return marked.count('"') // 2 + sum(each.count("[") + each.count("{") + each.count(",") for each in between)
+
+
+def _exponents(between: bytes) -> int:
+    """Return how many numbers of JSON have an exponent, given what stands between its strings."""
+    return sum(between.count(mark) for mark in (b"e", b"E")) - between.count(b"true") - between.count(b"false")
 
 
 def _check(count: int, most: int, what: str, field: str) -> None:

@@ -15,6 +15,7 @@ from serving.sampling_params import SamplingParams
 from serving.wire import sampling_from_proto
 
 ROLES = ("system", "user", "assistant", "tool")
+PARTS = "strings, lists, objects and elements"
 MAX_TOKEN = 1024  # bytes of an interaction's token; valid ones are far shorter
 
 
@@ -110,9 +111,9 @@ def _check_counts(chat: common_pb2.Chat) -> None:
     check_count(calls, MAX_TOOL_CALLS, "tool calls", "prompt.chat.messages")
     # Workers make objects of what is JSON in a chat.
     called = sum(parts(call.arguments) for message in chat.messages for call in message.tool_calls)
-    check_count(called, MAX_PARTS, "strings, lists and objects in arguments of tool calls", "prompt.chat.messages")
+    check_count(called, MAX_PARTS, f"{PARTS} in arguments of tool calls", "prompt.chat.messages")
     offered = sum(parts(tool.parameters) for tool in chat.tools)
-    check_count(offered, MAX_PARTS, "strings, lists and objects in parameters of tools", "prompt.chat.tools")
+    check_count(offered, MAX_PARTS, f"{PARTS} in parameters of tools", "prompt.chat.tools")
 
 
 def _check_chat(chat: common_pb2.Chat) -> None:

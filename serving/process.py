@@ -23,6 +23,7 @@ QUIET_SECONDS = 60.0
 YOUNG_OBJECTS = 10_000
 STDERR = 2
 DESCRIPTORS = 65_536
+MOST_DIGITS = 640  # of an integer that is read: the time it takes grows with their square. Python allows no lower limit
 log = logging.getLogger(__name__)
 Serving = Callable[[asyncio.Event], Awaitable[None]]
 # Attributes of every LogRecord. A record's other attributes come from `extra=` and are logged as fields.
@@ -107,6 +108,7 @@ def run(prepare: Callable[[], Serving]) -> int:
     """
 
     raise_descriptor_limit()
+    sys.set_int_max_str_digits(MOST_DIGITS)
 
     async def main(serve: Serving) -> None:
         stop = asyncio.Event()

@@ -19,7 +19,7 @@ def full(begin: bytes, unit: bytes, end: bytes) -> bytes:
 def members(begin: bytes, value: str, end: bytes) -> bytes:
     """Return a body of about 4 MiB with an object of as many members as there is room for."""
     units = (MAX_REQUEST_BYTES - SPARE) // (len(value) + 12)
-    return begin + ",".join(f'"{number:07}":{value}' for number in range(units)).encode() + end
+    return begin + ",".join(f'"1{number:06}":{value}' for number in range(units)).encode() + end
 
 
 def chat(field: str, unit: bytes, wrap: str = "[]") -> tuple[str, bytes]:
@@ -56,6 +56,14 @@ BODIES: Mapping[str, tuple[str, bytes]] = {
     ),
     "metadata": (CHAT, members(CHAT_BEGIN + b'"metadata":{', "1", b"}}")),
     "logit_bias": (CHAT, members(CHAT_BEGIN + b'"logit_bias":{', "1", b"}}")),
+    "numbers near zero": chat("tool_choice", b"50e-325"),
+    "numbers far from one": chat("tool_choice", b"1.7976931348623157e-300"),
+    "numbers of many digits": chat("tool_choice", b"0." + b"0" * 307 + b"22250738585072011"),
+    "integers of many digits": chat("tool_choice", b"9" * 4200),
+    "biases near zero": (
+        CHAT,
+        members(CHAT_BEGIN + b'"logit_bias":{', "2.2250738585072011e-308", b"}}"),
+    ),
     "chat_template_kwargs": chat("chat_template_kwargs", b"[]", "[]"),
     "variables of a template": (CHAT, full(CHAT_BEGIN + b'"chat_template_kwargs":{"a":[', b"[]", b"]}}")),
     "a call's input": (

@@ -52,12 +52,12 @@ def test_names_and_the_number_of_tools_are_limited() -> None:
         with pytest.raises(InvalidRequest) as caught:
             check_tools(chat)
         assert caught.value.field == field
-    full = common_pb2.ToolCall(name="f", arguments="[" + "[]," * (MAX_PARTS // 2) + "0]")
+    full = common_pb2.ToolCall(name="f", arguments="[" + "1," * (MAX_PARTS // 2) + "0]")
     called = [common_pb2.ChatMessage(role="assistant", tool_calls=[full] * 2)]
-    with pytest.raises(InvalidRequest, match="at most 131072 strings, lists and objects in arguments"):
+    with pytest.raises(InvalidRequest, match="at most 131072 strings, lists, objects and elements in arguments"):
         check_prompt(common_pb2.Prompt(chat=common_pb2.Chat(messages=called)), LARGE)
     large = [common_pb2.Tool(name="f", parameters=full.arguments)] * 2
-    with pytest.raises(InvalidRequest, match="at most 131072 strings, lists and objects in parameters"):
+    with pytest.raises(InvalidRequest, match="at most 131072 strings, lists, objects and elements in parameters"):
         check_prompt(common_pb2.Prompt(chat=common_pb2.Chat(messages=[CALLED], tools=large)), LARGE)
     with pytest.raises(InvalidRequest, match="tools: must hold at most 128 tools, got 129"):
         check_prompt(common_pb2.Prompt(chat=common_pb2.Chat(tools=[*tools, tools[0]])), scheduler_pb2.ModelInfo())
