@@ -13,9 +13,9 @@ from fairlead.outcomes import Outcome
 from fairlead.token_ids import TOKEN_BYTES
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
 from gateway.call import Call
+from gateway.core.held_bytes_limiter import HeldBytesLimiter
 from gateway.core.open_call_limiter import OpenCallLimiter
 from gateway.core.tool_call_ids import ToolCallIds
-from gateway.core.waiting_prompts_limiter import WaitingPromptsLimiter
 from gateway.credentials import Credentials
 from gateway.interactions import CallInteractions
 from gateway.prepared_request import AdmittedRequest, PreparedRequest
@@ -53,7 +53,7 @@ class Admission:
         throttler: Throttler,
         profiles: Profiles,
         open_calls: OpenCallLimiter,
-        waiting_prompts: WaitingPromptsLimiter,
+        waiting_prompts: HeldBytesLimiter,
         cache_scope: Callable[[CallerIdentity], str],
         cuts_max_tokens: bool,
         tool_call_ids: ToolCallIds,

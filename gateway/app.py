@@ -13,10 +13,10 @@ from gateway.admission import Admission
 from gateway.call_log import CallLog
 from gateway.calls_in_progress import CallsInProgress
 from gateway.config import CUT, GatewayConfig
+from gateway.core.held_bytes_limiter import HeldBytesLimiter
 from gateway.core.open_call_limiter import OpenCallLimiter
 from gateway.core.response_store import ResponseStore
 from gateway.core.tool_call_ids import ToolCallIds
-from gateway.core.waiting_prompts_limiter import WaitingPromptsLimiter
 from gateway.http.application import HttpApplication
 from gateway.http.browser_policy import BrowserPolicy, HostNames
 from gateway.http.server import FAREWELL_SECONDS, HttpServer
@@ -75,7 +75,8 @@ class Gateway:
             lambda: len(self._cluster.members),
             lambda: self._responses.size,
         )
-        waiting_prompts = WaitingPromptsLimiter(config.waiting_prompts_mib * MIB)
+        waiting_prompts = HeldBytesLimiter(config.waiting_prompts_mib * MIB, "prompts wait to be tokenized")
+        held_outputs = HeldBytesLimiter(config.held_outputs_mib * MIB, "outputs wait to be read or to be complete")
         self._admission = Admission(
             cluster=self._cluster,
             tenants=tenants,
@@ -87,7 +88,7 @@ class Gateway:
             cuts_max_tokens=config.excess_max_tokens == CUT,
             tool_call_ids=ToolCallIds(config.secret, config.accepted_secret),
         )
-        self._calls = CallsInProgress(self._cluster, self._call_log, config.reader_seconds)
+        self._calls = CallsInProgress(self._cluster, self._call_log, held_outputs, config.reader_seconds)
         self._server = self._make_server()
         api = HttpApplication(
             self._cluster.members,
@@ -95,6 +96,7 @@ class Gateway:
             Tokenization(self._cluster, self._admission.identify, open_calls, waiting_prompts),
             self._calls.drive,
             self._server.bodies,
+            held_outputs,
             self._responses,
             self._browsers(needs_key=bool(config.keys)),
             self._page_address,

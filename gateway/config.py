@@ -130,6 +130,13 @@ class GatewayConfig(InternalTlsOptions):
         unit="MiB",
         change_when="Callers send many long prompts at one time and gateways have memory (increase it).",
     )
+    held_outputs_mib: int = option(
+        128,
+        "Outputs that are not streamed and not complete yet, and those that callers are slow to read, may take this "
+        "much memory together. Above it the calls of the clients that hold most end.",
+        unit="MiB",
+        change_when="Callers ask for many log-probabilities at one time and gateways have memory (increase it).",
+    )
     request_seconds: float = option(
         30.0,
         "The message of a call must arrive within this time.",
@@ -201,6 +208,7 @@ class GatewayConfig(InternalTlsOptions):
             "max_streams_per_client",
             "max_streams",
             "waiting_prompts_mib",
+            "held_outputs_mib",
             "drain_seconds",
             "gateways",
         )

@@ -5,7 +5,7 @@ import logging
 import math
 from collections.abc import AsyncIterator
 
-from fairlead.errors import FairleadError, Internal
+from fairlead.errors import ClientLimit, FairleadError, Internal
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.token_ids import TOKEN_BYTES
 from fairlead.v1 import scheduler_pb2, worker_pb2
@@ -15,6 +15,7 @@ from gateway.core import call_commands as commands
 from gateway.core import call_events as events
 from gateway.core.call import CallMachine
 from gateway.core.coalescer import OutputChunk
+from gateway.core.held_bytes_limiter import HeldBytesLimiter
 from gateway.front import Front
 from gateway.prepared_request import AdmittedRequest, PreparedRequest
 from gateway.upstream.attempt import Attempt, Event, LastTokens, WorkerLost
@@ -25,15 +26,27 @@ log = logging.getLogger(__name__)
 MIN_TIMEOUT = 0.001  # seconds; 0 on the wire means no timeout
 Question = commands.Decide | commands.Encode | commands.Place
 WRITTEN = events.Written()
+# Bytes of what is held: of a token with its text, and of each log-probability that is reported with it.
+TOKEN = 64
+ALTERNATIVE = 72
 
 
 class CallDriver:
     """The driver of one call; the call's machine makes all decisions."""
 
-    def __init__(self, front: Front, cluster: Cluster, call_log: CallLog, call: Call, reader_seconds: float) -> None:
+    def __init__(
+        self,
+        front: Front,
+        cluster: Cluster,
+        call_log: CallLog,
+        held_outputs: HeldBytesLimiter,
+        call: Call,
+        reader_seconds: float,
+    ) -> None:
         self._front = front
         self._cluster = cluster
         self._call_log = call_log
+        self._held_outputs = held_outputs
         self._call = call
         self._machine = CallMachine(reader_seconds)
         self._loop = asyncio.get_running_loop()
@@ -41,6 +54,8 @@ class CallDriver:
         self._answering: asyncio.Task[None] | None = None
         self._admitted: AdmittedRequest | None = None
         self._prepared: PreparedRequest | None = None
+        self._held = 0  # bytes of output, at most, that the machine held when they were last counted
+        self._token_bytes = TOKEN
         self._has_logprobs = False  # otherwise they are not looked for: an empty list costs as much as the tokens
         self._placement: Placement | None = None
         self._attempt: Attempt | None = None
@@ -87,8 +102,20 @@ class CallDriver:
         """Handle an event from the worker at once."""
         try:
             self._step(self._event(message))
+            self._count_held()
+        except ClientLimit as error:
+            self._step(events.Failed(error))
         except Exception:
             self._step(self._defect())
+
+    def _count_held(self) -> None:
+        """Raise ClientLimit where the caller does not read, and its client's outputs leave too little memory."""
+        growth = self._machine.held_tokens * self._token_bytes - self._held
+        if growth > 0:
+            self._held_outputs.add(self._call.client, growth)
+        elif growth < 0:
+            self._held_outputs.remove(self._call.client, -growth)
+        self._held += growth
 
     def _step(self, event: events.Event) -> None:
         machine, now = self._machine, self._loop.time()
@@ -176,7 +203,10 @@ class CallDriver:
     async def _encode(self) -> events.Encoded:
         assert self._admitted is not None
         self._prepared, self._admitted = await self._front.encode(self._admitted, self._call), None
-        self._has_logprobs = self._prepared.sampling.has_logprobs
+        sampling = self._prepared.sampling
+        self._has_logprobs = sampling.has_logprobs
+        if sampling.logprobs is not None:
+            self._token_bytes += ALTERNATIVE * (1 + sampling.logprobs)
         self._call.usage.prompt_tokens = len(self._prepared.token_ids) // TOKEN_BYTES
         self._call.usage.system_tokens = self._prepared.system_tokens
         return events.Encoded()
@@ -274,6 +304,9 @@ class CallDriver:
         self._note_usage()
         if self._answering is not None:
             self._answering.cancel()
+        if self._held:
+            self._held_outputs.remove(call.client, self._held)
+            self._held = 0
         if error is not None:
             self._front.refuse(error)
             self._wake()

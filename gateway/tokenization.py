@@ -6,8 +6,8 @@ from contextlib import ExitStack, contextmanager
 from fairlead.token_ids import unpack_ids
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
 from gateway.admission import Receive
+from gateway.core.held_bytes_limiter import HeldBytesLimiter
 from gateway.core.open_call_limiter import OpenCallLimiter
-from gateway.core.waiting_prompts_limiter import WaitingPromptsLimiter
 from gateway.credentials import Credentials
 from gateway.tenants import CallerIdentity
 from gateway.tools import check_rendered
@@ -27,7 +27,7 @@ class Tokenization:
         cluster: Cluster,
         identify: Callable[[Credentials], CallerIdentity],
         open_calls: OpenCallLimiter,
-        waiting_prompts: WaitingPromptsLimiter,
+        waiting_prompts: HeldBytesLimiter,
     ) -> None:
         self._cluster = cluster
         self._identify = identify

@@ -74,6 +74,11 @@ class CallMachine:
         self._writing_since: float | None = None
         self._conclusion: Finished | FairleadError | None = None  # sent after all output
 
+    @property
+    def held_tokens(self) -> int:
+        """The number of tokens that the caller has not begun to take."""
+        return self._coalescer.tokens
+
     def handle(self, event: events.Event, now: float) -> Sequence[Command]:
         """Handle `event` and return the commands to execute in order; raise IllegalEvent without any change."""
         kind = type(event)
@@ -271,7 +276,7 @@ class CallMachine:
         self.attempts.check_invariants()
         generated = sum(map(len, self._generated)) // TOKEN_BYTES
         assert generated == self.output_tokens, f"{generated} tokens kept, {self.output_tokens} counted"
-        held = self._coalescer.tokens
+        held = self.held_tokens
         assert self._sent_tokens + held == generated, f"{self._sent_tokens} sent and {held} held of {generated} tokens"
         is_over = self.state in (FINISHING, ENDED)
         assert (self.outcome is not None) == is_over, f"{self.state} with outcome {self.outcome}"

@@ -46,23 +46,23 @@ class Coalescer:
     def __init__(self, tokens_per_message: int) -> None:
         self.tokens_per_message = tokens_per_message
         self._held: deque[OutputChunk] = deque()
+        self.tokens = 0  # held
 
     def __bool__(self) -> bool:
         return bool(self._held)
 
-    @property
-    def tokens(self) -> int:
-        """Return the number of tokens held."""
-        return sum(chunk.tokens for chunk in self._held)
-
     def add(self, chunk: OutputChunk) -> None:
         """Hold the next output."""
         self._held.append(chunk)
+        self.tokens += chunk.tokens
 
     def take(self) -> OutputChunk:
         """Remove and return the next message; something must be held."""
         if self.tokens_per_message == 1:
-            return self._held.popleft()
+            chunk = self._held.popleft()
+            self.tokens -= chunk.tokens
+            return chunk
         chunk = joined(self._held)
         self._held.clear()
+        self.tokens = 0
         return chunk

@@ -40,8 +40,11 @@ class Answer(Protocol):
     def error(self, error: FairleadError) -> bytes:
         """Return the end of a stream that an error interrupts."""
 
+    def compact(self, index: int, chunk: OutputChunk) -> OutputChunk:
+        """Return a part of a call's output, the next one, as it is held for `whole`."""
+
     def whole(self, calls: Sequence[Call], outputs: Sequence[OutputChunk]) -> bytes:
-        """Return the body for a caller that does not stream, with each call's whole output."""
+        """Return the body for a caller that does not stream, with each call's whole output, joined of compact parts."""
 
 
 class ParsedRequest(Protocol):

@@ -9,6 +9,7 @@ from fairlead.errors import FairleadError, Internal, Unavailable
 from gateway.admission import Admission
 from gateway.call import new_id
 from gateway.call_log import note_refusal
+from gateway.core.held_bytes_limiter import HeldBytesLimiter
 from gateway.core.response_store import ResponseStore
 from gateway.http.api import Api
 from gateway.http.asgi import Receive, Scope, Send
@@ -50,6 +51,7 @@ class HttpApplication:
         tokenization: Tokenization,
         drive: Drive,
         bodies: MessageBodyLimiter,
+        held_outputs: HeldBytesLimiter,
         responses: ResponseStore,
         browsers: BrowserPolicy,
         page: Callable[[], str],
@@ -58,6 +60,7 @@ class HttpApplication:
         self._admission = admission
         self._drive = drive
         self._bodies = bodies
+        self._held_outputs = held_outputs
         self._browsers = browsers
         self._page = page
         self._models = Models(members)
@@ -95,7 +98,7 @@ class HttpApplication:
         api = self._responses.api(request.credentials) if request.path == RESPONSES else GENERATING.get(request.path)
         if api is not None:
             _check_method(request, "POST")
-            await Exchange(api, request, self._admission, self._drive, self._bodies).run()
+            await Exchange(api, request, self._admission, self._drive, self._bodies, self._held_outputs).run()
             return
         count = self._counting.get(request.path)
         if count is not None:

@@ -16,7 +16,7 @@ from gateway.http.chat_prompt import Message, chat_prompt
 from gateway.http.choices import ChoicesAnswer, ChoicesFormat
 from gateway.http.constraint import ChatSchemaFormat, JsonObjectFormat, TextFormat
 from gateway.http.decoding import decode
-from gateway.http.logprobs import of_chat
+from gateway.http.logprobs import ChatLogprobs
 from gateway.http.parameters import HARMLESS, Alternatives, Parameters, Unsupported
 from gateway.http.parts_answer import PartsAnswer
 from gateway.http.sampling import Maximum, bounded, drawn
@@ -94,7 +94,7 @@ class ChatCompletionRequest(Parameters, kw_only=True):
         """See ParsedRequest."""
         choices, last = self.n or 1, self.messages[-1]
         echoed = [last.text("messages")] * choices if self.echo and last.role == "assistant" else []
-        logprobs = of_chat if self.logprobs else None
+        logprobs = ChatLogprobs() if self.logprobs else None
         writer: Callable[..., ChoicesAnswer] = ChoicesAnswer
         known = call.output_format
         if known.tool_calls or known.reasoning or known.response_template:

@@ -56,6 +56,7 @@ class ChoicesAnswer:
         self._choices = choices
         self._includes_usage = includes_usage
         self._echoed = echoed  # each call's prompt, to stand before its output; None: known by its tokens
+        self._prompts: dict[int, str] = {}  # by index: the prompt that stands before the output in a whole answer
         self._logprobs = logprobs
         self._named = {
             "id": f"{form.id}-{call.request_id}",
@@ -93,13 +94,18 @@ class ChoicesAnswer:
         """See Answer."""
         return event(OPENAI.error_body(error, ""))
 
+    def compact(self, index: int, chunk: OutputChunk) -> OutputChunk:
+        """See Answer. The first part has the tokens of the prompt, of which the text that is echoed is kept here."""
+        self._prompts.setdefault(index, self._echo(index, chunk))
+        return chunk if self._logprobs is None else self._logprobs.compact(index, chunk)
+
     def whole(self, calls: Sequence[Call], outputs: Sequence[OutputChunk]) -> bytes:
         """See Answer."""
         choices = [
             {
                 "index": index,
                 **self._whole_choice(index, call, output),
-                "logprobs": self._reported(index, output),
+                "logprobs": None if self._logprobs is None else self._logprobs.report(output),
                 "stop_reason": _stop_reason(call),
             }
             for index, (call, output) in enumerate(zip(calls, outputs, strict=True))
@@ -109,7 +115,7 @@ class ChoicesAnswer:
 
     def _whole_choice(self, index: int, call: Call, output: OutputChunk) -> dict[str, Any]:
         """Return what a whole choice says, and why it ended."""
-        text = self._echo(index, output) + output.text
+        text = self._prompt(index) + output.text
         return {**self._form.choice(text), "finish_reason": msgspec.Raw(REASONS[call.finish_reason])}
 
     def _ended(self, choice: bytes, reason: bytes, call: Call) -> bytes:
@@ -140,7 +146,7 @@ class ChoicesAnswer:
         return before + msgspec.json.encode(text)
 
     def _reported(self, index: int, chunk: OutputChunk) -> dict[str, Any] | None:
-        return None if self._logprobs is None else self._logprobs(index, chunk)
+        return None if self._logprobs is None else self._logprobs.report(self._logprobs.compact(index, chunk))
 
     def _opening(self, index: int) -> bytes:
         return b'%s{"index":%d,' % (self._head, index)
@@ -151,6 +157,10 @@ class ChoicesAnswer:
             return ""
         echoed = self._echoed[index]
         return prompt_text(chunk) if echoed is None else echoed
+
+    def _prompt(self, index: int) -> str:
+        """Return what stands before an output that is told as a whole, which may have had no part."""
+        return self._prompts[index] if index in self._prompts else self._echo(index, NOTHING)
 
     def _usage(self, calls: Sequence[Call]) -> dict[str, Any]:
         prompts = [call.usage for call in calls[:: self._choices]]

@@ -17,6 +17,7 @@ from gateway.http.logprobs import TextLogprobs
 from gateway.http.parameters import HARMLESS, MAX_CALLS, Alternatives, Parameters, Unsupported
 from gateway.http.sampling import Natural, drawn
 from gateway.http.unsupported import check_supported
+from serving.rpc.channel import MAX_REQUEST_BYTES
 
 HARMLESS_IN_TEXTS = {**HARMLESS, "add_special_tokens": (True,)}
 HARMLESS_TOOLS: dict[str, tuple[Any, ...]] = {"tools": ([],), "tool_choice": ("none", "auto")}
@@ -72,6 +73,8 @@ class CompletionRequest(UnsupportedByCompletions, kw_only=True):
         if len(prompts) * choices > MAX_CALLS:
             limit = f"a request may ask for at most {MAX_CALLS} choices"
             raise InvalidRequest(f"{limit}, got {len(prompts)} prompts with n = {choices}", "prompt")
+        if self.echo:
+            _check_echo(sum(len(prompt) for prompt in prompts) * choices)
         sampling = self.sampling()
         if self.logprobs is not None:
             sampling.logprobs = self.logprobs
@@ -125,6 +128,12 @@ class CompletionRequest(UnsupportedByCompletions, kw_only=True):
         if self.echo and self.logprobs is None:
             raise InvalidRequest("a prompt of token ids can be echoed only with logprobs", "echo")
         return common_pb2.Prompt(token_ids=common_pb2.TokenIds(packed=pack_ids(prompt)))
+
+
+def _check_echo(size: int) -> None:
+    """Raise InvalidRequest for prompts that are larger in their choices together than any body may be."""
+    if size > MAX_REQUEST_BYTES:
+        raise InvalidRequest(f"at most {MAX_REQUEST_BYTES} characters or tokens are echoed, got {size}", "echo")
 
 
 _DECODER = msgspec.json.Decoder(CompletionRequest)

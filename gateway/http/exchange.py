@@ -6,16 +6,18 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
-from fairlead.errors import Cancelled, FairleadError, InvalidRequest
+from fairlead.errors import Cancelled, ClientLimit, FairleadError, InvalidRequest
 from fairlead.v1 import inference_pb2
 from gateway.admission import Admission, Receive
 from gateway.call import Call, new_call
 from gateway.core.call_commands import Finished
-from gateway.core.coalescer import OutputChunk, joined
+from gateway.core.coalescer import OutputChunk
+from gateway.core.held_bytes_limiter import HeldBytesLimiter
 from gateway.driver import CallDriver
 from gateway.front import Front
 from gateway.http.api import Answer, Api, Generation, ParsedRequest
 from gateway.http.asgi import Headers
+from gateway.http.collected_output import CollectedOutput
 from gateway.http.event_stream import EventStream
 from gateway.http.front import HttpFront
 from gateway.http.left_out import MOST, left_out_header, unknown_fields
@@ -43,13 +45,20 @@ class Exchange:
     """
 
     def __init__(
-        self, api: Api, request: HttpRequest, admission: Admission, drive: Drive, bodies: MessageBodyLimiter
+        self,
+        api: Api,
+        request: HttpRequest,
+        admission: Admission,
+        drive: Drive,
+        bodies: MessageBodyLimiter,
+        held_outputs: HeldBytesLimiter,
     ) -> None:
         self._api = api
         self._request = request
         self._admission = admission
         self._drive = drive
         self._bodies = bodies
+        self._held_outputs = held_outputs
         self._credentials = request.credentials
         self._calls = [new_call(_deadline(request))]
         self._drivers: list[CallDriver] = []
@@ -60,7 +69,8 @@ class Exchange:
         self._asked: ParsedRequest | None = None
         self._unknown: Sequence[str] = ()  # fields of the body
         self._answer: Answer | None = None
-        self._outputs: list[list[OutputChunk]] = []
+        self._outputs: list[CollectedOutput] = []
+        self._held = 0  # bytes of outputs
         self._stream = EventStream(request, self._headers)
 
     async def run(self) -> None:
@@ -79,7 +89,11 @@ class Exchange:
                     pending.cancel()
         if self._calls[0].client:
             self._request.connection.trust()
-        await (self._complete() if error is None else self._refuse(error))
+        try:
+            await (self._complete() if error is None else self._refuse(error))
+        finally:
+            if self._held:
+                self._held_outputs.remove(self._calls[0].client, self._held)
 
     async def _generate(self, index: int, receive: Receive[CallRequest]) -> None:
         """Make one call; raises the FairleadError that it ends with, and then the others are cancelled."""
@@ -111,7 +125,7 @@ class Exchange:
         first, *others = asked.generations()
         request = self._call_request(asked, first)
         self._asked, self._unknown = asked, [*islice(unknown_fields(body, asked.body_type), MOST)]
-        self._outputs = [[] for _ in range(1 + len(others))]
+        self._outputs = [CollectedOutput() for _ in range(1 + len(others))]
         if asked.is_streamed:
             self._timer = self._loop.call_later(PING_SECONDS, self._ping)
         for index, other in enumerate(others, 1):
@@ -154,8 +168,19 @@ class Exchange:
         assert self._asked is not None
         if self._asked.is_streamed:
             return False
-        self._outputs[index].append(chunk)
+        self._hold(index, chunk)
         return True
+
+    def _hold(self, index: int, chunk: OutputChunk) -> None:
+        """Keep a chunk until all are here; where the client's outputs leave too little memory, end all calls."""
+        added = self._outputs[index].add(self._writer().compact(index, chunk))
+        try:
+            self._held_outputs.add(self._calls[0].client, added)
+        except ClientLimit as error:
+            for driver in self._drivers:
+                self._loop.call_soon(driver.fail, error)  # not within the step of one
+        else:
+            self._held += added
 
     def _break_off(self, error: FairleadError) -> None:
         """End the answer of a caller that reads slowly, or break the connection of one that reads nothing."""
@@ -169,7 +194,7 @@ class Exchange:
         if self._asked.is_streamed:
             await self._stream.write(self._writer().finished(index, self._calls[index], last))
         elif last is not None:
-            self._outputs[index].append(last)
+            self._hold(index, last)
 
     def _writer(self) -> Answer:
         if self._answer is None:
@@ -182,7 +207,7 @@ class Exchange:
         if self._asked.is_streamed:
             await self._stream.close(self._writer().closing(self._calls))
         else:
-            body = self._writer().whole(self._calls, [joined(chunks) for chunks in self._outputs])
+            body = self._writer().whole(self._calls, [output.whole() for output in self._outputs])
             await self._request.respond(200, body, self._headers())
 
     async def _refuse(self, error: FairleadError) -> None:

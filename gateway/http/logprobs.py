@@ -2,29 +2,51 @@
 
 import codecs
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, cast
+
+import msgspec
 
 from fairlead.v1 import common_pb2
 from gateway.core.coalescer import OutputChunk
 
 UTF8 = codecs.getincrementaldecoder("utf-8")
 LEAST = -9999.0  # in place of minus infinity, which JSON does not have
-# Returns the object that stands at `logprobs` of the next output of the call with this index.
-Logprobs = Callable[[int, OutputChunk], dict[str, Any]]
 
 
-def of_chat(index: int, chunk: OutputChunk) -> dict[str, Any]:
-    """Return the log-probabilities of a chat completion's tokens."""
-    tokens = cast("Sequence[common_pb2.TokenLogprobs]", chunk.logprobs)
-    content = [
-        {
-            **_token(each.token, each.logprob),
-            "top_logprobs": [_token(*likely) for likely in zip(each.top_tokens, each.top_logprobs, strict=False)],
-        }
-        for each in tokens
-    ]
-    return {"content": content, "refusal": None}
+class Logprobs(Protocol):
+    """The log-probabilities of one request's answer.
+
+    As a worker sends them they take many times the memory of their JSON, so that what is held is compact.
+    """
+
+    def compact(self, index: int, chunk: OutputChunk) -> OutputChunk:
+        """Return the next output of the call with this index, with log-probabilities as `report` takes them."""
+
+    def report(self, chunk: OutputChunk) -> dict[str, Any]:
+        """Return the object that stands at `logprobs` of a compact chunk, or of several that were joined."""
+
+
+class ChatLogprobs:
+    """The log-probabilities of a chat completion's tokens."""
+
+    def compact(self, index: int, chunk: OutputChunk) -> OutputChunk:
+        """See Logprobs. A token becomes its JSON."""
+        tokens = cast("Sequence[common_pb2.TokenLogprobs]", chunk.logprobs)
+        return chunk._replace(logprobs=[msgspec.Raw(msgspec.json.encode(_described(each))) for each in tokens])
+
+    def report(self, chunk: OutputChunk) -> dict[str, Any]:
+        """See Logprobs."""
+        return {"content": chunk.logprobs, "refusal": None}
+
+
+class TextToken(NamedTuple):
+    """A token of a completion, and where in the completion's text it begins; the first of a prompt is not likely."""
+
+    text: str
+    logprob: float | None
+    top: msgspec.Raw | None  # JSON
+    offset: int
 
 
 class TextLogprobs:
@@ -38,28 +60,41 @@ class TextLogprobs:
         self._offsets: dict[int, int] = {}  # by index: length of the text so far
         self._decoders: dict[int, codecs.IncrementalDecoder] = {}  # by index: tokens may be parts of characters
 
-    def __call__(self, index: int, chunk: OutputChunk) -> dict[str, Any]:
-        """Return the log-probabilities of the next tokens of a call."""
-        tokens = cast("Sequence[common_pb2.TokenLogprobs]", [*chunk.prompt_logprobs, *chunk.logprobs])
-        unknown = 1 if chunk.prompt_logprobs else 0
-        decoder = self._decoders.setdefault(index, UTF8(errors="replace"))
-        offsets, offset = [], self._offsets.get(index, 0)
-        for each in tokens:
-            offsets.append(offset)
-            offset += len(decoder.decode(each.token))
-        self._offsets[index] = offset
+    def compact(self, index: int, chunk: OutputChunk) -> OutputChunk:
+        """See Logprobs. A token becomes a TextToken."""
+        prompt = [*self._tokens(index, chunk.prompt_logprobs)]
+        if prompt:
+            prompt[0] = prompt[0]._replace(logprob=None, top=None)
+        return chunk._replace(prompt_logprobs=prompt, logprobs=[*self._tokens(index, chunk.logprobs)])
+
+    def report(self, chunk: OutputChunk) -> dict[str, Any]:
+        """See Logprobs."""
+        tokens = cast("Sequence[TextToken]", [*chunk.prompt_logprobs, *chunk.logprobs])
         return {
-            "tokens": [_text(each.token) for each in tokens],
-            "token_logprobs": [None] * unknown + [_finite(each.logprob) for each in tokens[unknown:]],
-            "top_logprobs": [None] * unknown + [_top(each) for each in tokens[unknown:]],
-            "text_offset": offsets,
+            "tokens": [each.text for each in tokens],
+            "token_logprobs": [each.logprob for each in tokens],
+            "top_logprobs": [each.top for each in tokens],
+            "text_offset": [each.offset for each in tokens],
         }
+
+    def _tokens(self, index: int, logprobs: Sequence[object]) -> Iterator[TextToken]:
+        decoder = self._decoders.setdefault(index, UTF8(errors="replace"))
+        for each in cast("Sequence[common_pb2.TokenLogprobs]", logprobs):
+            offset = self._offsets.get(index, 0)
+            self._offsets[index] = offset + len(decoder.decode(each.token))
+            top = msgspec.Raw(msgspec.json.encode(_top(each)))
+            yield TextToken(_text(each.token), _finite(each.logprob), top, offset)
 
 
 def prompt_text(chunk: OutputChunk) -> str:
     """Return the text of the prompt's tokens, if their log-probabilities were requested."""
     prompt = cast("Sequence[common_pb2.TokenLogprobs]", chunk.prompt_logprobs)
     return b"".join([each.token for each in prompt]).decode(errors="replace")
+
+
+def _described(token: common_pb2.TokenLogprobs) -> dict[str, Any]:
+    likely = [_token(*each) for each in zip(token.top_tokens, token.top_logprobs, strict=False)]
+    return {**_token(token.token, token.logprob), "top_logprobs": likely}
 
 
 def _top(token: common_pb2.TokenLogprobs) -> dict[str, float]:

@@ -52,6 +52,10 @@ class MessageAnswer:
         """See Answer."""
         return named_event(b"error", ANTHROPIC.error_body(error, self._call.request_id))
 
+    def compact(self, index: int, chunk: OutputChunk) -> OutputChunk:
+        """See Answer."""
+        return chunk
+
     def whole(self, calls: Sequence[Call], outputs: Sequence[OutputChunk]) -> bytes:
         """See Answer."""
         blocks: list[dict[str, Any]] = []

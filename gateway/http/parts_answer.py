@@ -85,7 +85,7 @@ class PartsAnswer(ChoicesAnswer):
         parts = [*choice.parser.push(output.text), *choice.parser.end()]
         told = self._with_texts(choice, self._told(choice, parts))
         calls = [{key: value for key, value in each.items() if key != "index"} for each in told.pop("tool_calls", ())]
-        content = self._echo(index, output) + told.pop("content", "")
+        content = self._prompt(index) + told.pop("content", "")
         message = {"role": "assistant", "content": content or (None if calls else ""), "refusal": None, **told}
         if calls:
             message["tool_calls"] = calls

@@ -61,6 +61,10 @@ class ResponseAnswer:
         fields = {name: described[name] for name in ("code", "message", "param")}
         return self._event("error", **fields, error=described)
 
+    def compact(self, index: int, chunk: OutputChunk) -> OutputChunk:
+        """See Answer."""
+        return chunk
+
     def whole(self, calls: Sequence[Call], outputs: Sequence[OutputChunk]) -> bytes:
         """See Answer."""
         self._told(self._items.push(outputs[0].text))

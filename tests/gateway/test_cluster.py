@@ -20,6 +20,7 @@ from fairlead.v1 import inference_pb2, scheduler_pb2, scheduler_pb2_grpc, worker
 from gateway.call import Call
 from gateway.call_log import CallLog
 from gateway.core.call_commands import Message
+from gateway.core.held_bytes_limiter import HeldBytesLimiter
 from gateway.driver import CallDriver
 from gateway.metrics import CallMetrics
 from gateway.prepared_request import AdmittedRequest, PreparedRequest
@@ -243,7 +244,8 @@ async def test_a_cancelled_request_is_withdrawn(linked: Linked) -> None:
 @pytest.mark.usefixtures("patient")
 async def test_a_call_that_goes_before_its_worker_was_reached_is_withdrawn(linked: Linked) -> None:
     journal = CallLog(Traces(), CallMetrics(get_meter("test")))
-    driver = CallDriver(Impatient(), linked.cluster, journal, Call(request_id="r", deadline=None), 60.0)
+    held, call = HeldBytesLimiter(1000, "outputs"), Call(request_id="r", deadline=None)
+    driver = CallDriver(Impatient(), linked.cluster, journal, held, call, 60.0)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         mute.setblocking(False)
         waiting = asyncio.ensure_future(anext(driver.messages()))

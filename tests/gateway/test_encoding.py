@@ -15,9 +15,9 @@ from gateway.admission import Admission
 from gateway.call import Call
 from gateway.call_log import CallLog
 from gateway.calls_in_progress import CallsInProgress
+from gateway.core.held_bytes_limiter import HeldBytesLimiter
 from gateway.core.open_call_limiter import OpenCallLimiter
 from gateway.core.tool_call_ids import ToolCallIds
-from gateway.core.waiting_prompts_limiter import WaitingPromptsLimiter
 from gateway.credentials import Credentials
 from gateway.metrics import CallMetrics
 from gateway.prepared_request import PreparedRequest
@@ -99,7 +99,7 @@ async def admission(tokenizer: HeldTokenizer) -> AsyncIterator[Admission]:
         throttler=throttler,
         profiles=profiles,
         open_calls=OpenCallLimiter(per_client=100, total=1000),
-        waiting_prompts=WaitingPromptsLimiter(100 * LONG_PROMPT),
+        waiting_prompts=HeldBytesLimiter(100 * LONG_PROMPT, "prompts"),
         cache_scope=CACHE_SCOPES["user"],
         cuts_max_tokens=True,
         tool_call_ids=ToolCallIds(SECRET),
@@ -178,10 +178,11 @@ async def test_the_longest_prompts_are_tokenized(
 async def test_a_refused_request_is_forgotten_at_once(admission: Admission) -> None:
     journal = CallLog(Traces(), CallMetrics(get_meter("test")))
     cluster = Cluster(["127.0.0.1:1"], SECRET, lambda: None)
+    calls = CallsInProgress(cluster, journal, HeldBytesLimiter(1000, "outputs"), 60.0)
     server = Server("127.0.0.1:0")
     server.add(
         add_inference_to_server,
-        InferenceService(cluster, admission, CallsInProgress(cluster, journal, 60.0), server.bodies),
+        InferenceService(cluster, admission, calls, server.bodies),
         "fairlead.v1.Inference",
     )
     await server.start()

@@ -1,13 +1,15 @@
 """Log-probabilities with the words of their tokens, and biases, in chat completions and completions."""
 
+import json
 import math
 from typing import Any
 
+import msgspec
 import pytest
 
 from fairlead.v1 import common_pb2
 from gateway.core.coalescer import OutputChunk
-from gateway.http.logprobs import LEAST, TextLogprobs, of_chat
+from gateway.http.logprobs import LEAST, ChatLogprobs, Logprobs, TextLogprobs
 from tests.gateway.http.http_client import CHAT, HELLO, TEXT, HttpClient
 
 HALF = -math.log(2)
@@ -68,17 +70,22 @@ def test_each_part_of_a_character_begins_where_the_character_does(http: HttpClie
     assert choice["logprobs"]["text_offset"] == expected
 
 
+def reported(logprobs: Logprobs, chunk: OutputChunk) -> Any:
+    """What a caller is told of `chunk`."""
+    return json.loads(msgspec.json.encode(logprobs.report(logprobs.compact(0, chunk))))
+
+
 def test_a_part_of_a_character_keeps_its_bytes_and_minus_infinity_is_a_number() -> None:
     tokens = [
         entry(b"\xc3", -math.inf, (b"a", -0.5), (b"\xc3", -1.0)),
         entry(b"\xa9", -0.25, (b"a", -0.5), (b"a", -1.0)),
     ]
     chunk = OutputChunk(b"", "", tokens)
-    first, second = of_chat(0, chunk)["content"]
+    first, second = reported(ChatLogprobs(), chunk)["content"]
     assert (first["token"], first["bytes"], first["logprob"]) == ("\N{REPLACEMENT CHARACTER}", [0xC3], LEAST)
     assert [each["bytes"] for each in first["top_logprobs"]] == [[97], [0xC3]]
     assert second["bytes"] == [0xA9]
-    assert TextLogprobs()(0, chunk)["top_logprobs"][1] == {"a": -0.5}, "of equal texts the likelier"
+    assert reported(TextLogprobs(), chunk)["top_logprobs"][1] == {"a": -0.5}, "of equal texts the likelier"
 
 
 @pytest.mark.parametrize(

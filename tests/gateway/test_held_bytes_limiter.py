@@ -1,4 +1,4 @@
-"""The bytes of prompts that wait to be tokenized are bounded: model first."""
+"""The bytes that are held for callers are bounded: model first."""
 
 import contextlib
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.errors import ClientLimit
-from gateway.core.waiting_prompts_limiter import OF_FREE, WaitingPromptsLimiter
+from gateway.core.held_bytes_limiter import OF_FREE, HeldBytesLimiter
 
 TOTAL = 40
 CLIENTS = ("a", "b/u", "b/v", "b/w", "b/x")
@@ -22,7 +22,7 @@ def most(model: list[tuple[str, int]], client: str) -> int:
 
 @given(STEPS)
 def test_bounds_hold_and_tokenizing_makes_room(steps: list[tuple[str, str, int]]) -> None:
-    limiter, model = WaitingPromptsLimiter(TOTAL), list[tuple[str, int]]()
+    limiter, model = HeldBytesLimiter(TOTAL, "prompts"), list[tuple[str, int]]()
     for act, client, size in steps:
         own = [(owner, waiting) for owner, waiting in model if owner == client]
         if act == "remove":
@@ -39,7 +39,7 @@ def test_bounds_hold_and_tokenizing_makes_room(steps: list[tuple[str, str, int]]
 
 
 def test_a_client_that_takes_all_it_gets_leaves_room_for_others() -> None:
-    limiter = WaitingPromptsLimiter(1000)
+    limiter = HeldBytesLimiter(1000, "prompts")
     for flooder in "abc":
         with contextlib.suppress(ClientLimit):
             while True:
@@ -49,7 +49,7 @@ def test_a_client_that_takes_all_it_gets_leaves_room_for_others() -> None:
 
 
 def test_a_tenant_with_many_users_leaves_room_for_others() -> None:
-    limiter = WaitingPromptsLimiter(1000)
+    limiter = HeldBytesLimiter(1000, "prompts")
     for user in range(1000):
         with contextlib.suppress(ClientLimit):
             limiter.add(f"many/{user}", 1)
@@ -59,7 +59,7 @@ def test_a_tenant_with_many_users_leaves_room_for_others() -> None:
 
 
 def test_any_prompt_may_wait_where_none_does() -> None:
-    limiter = WaitingPromptsLimiter(10)
+    limiter = HeldBytesLimiter(10, "prompts")
     limiter.add("a", 1_000_000)
     with pytest.raises(ClientLimit):
         limiter.add("b", 1)
@@ -68,7 +68,7 @@ def test_any_prompt_may_wait_where_none_does() -> None:
 
 
 def test_a_client_may_have_less_than_what_is_free() -> None:
-    limiter = WaitingPromptsLimiter(10)
+    limiter = HeldBytesLimiter(10, "prompts")
     limiter.add("a", 5)
     with pytest.raises(ClientLimit, match="5 of this client; at most 10"):
         limiter.add("a", 1)
