@@ -21,6 +21,7 @@ HEADERS = (
     SessionHeader("session_id", "x-codex-parent-thread-id"),
     SessionHeader("x-session-id", "x-parent-session-id"),
     SessionHeader("x-opencode-session", "x-parent-session-id"),
+    SessionHeader("x-openwebui-chat-id"),
     SessionHeader("x-llm-d-inference-fairness-id"),
 )
 

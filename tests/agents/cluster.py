@@ -1,6 +1,7 @@
 """A gateway, a scheduler and two workers whose model answers tasks, and what can happen to them."""
 
 import hashlib
+import json
 import os
 import signal
 import subprocess
@@ -14,7 +15,10 @@ from tests.gateway.http.http_client import TEXT, HttpClient
 from tests.services import Stack, eventually
 
 KEY = "any"  # names no users: all programs are one client
-TENANTS = {KEY: "agents", "other": "others"}  # by key
+FRONT_KEY = "front"  # of a program that names its users
+TENANTS = {KEY: "agents", "other": "others", FRONT_KEY: "front"}  # by key
+Caller = Mapping[str, str]
+CALLER: Caller = {"authorization": f"Bearer {KEY}"}
 OPEN_CALLS = 8  # of one client
 SECONDS = 120.0  # for a program's task
 WORKER: dict[str, object] = {
@@ -34,10 +38,11 @@ class Cluster:
         for name in ("a", "b"):
             self._start_worker(name)
         keys = folder / "keys.yaml"
-        hashes = {key: hashlib.sha256(key.encode()).hexdigest() for key in TENANTS}
-        keys.write_text(
-            "keys:\n" + "".join(f"  - {{hash: {hashes[key]}, tenant: {TENANTS[key]}}}\n" for key in TENANTS)
-        )
+        entries = [
+            {"hash": hashlib.sha256(key.encode()).hexdigest(), "tenant": tenant, "names_users": key == FRONT_KEY}
+            for key, tenant in TENANTS.items()
+        ]
+        keys.write_text(json.dumps({"keys": entries}))
         self.gateway = self.stack.start(
             "gateway",
             scheduler=self.stack.addresses,
@@ -61,12 +66,12 @@ class Cluster:
         assert {call["outcome"] for call in calls} <= {"COMPLETED", "REJECTED_CLIENT_LIMIT", "CANCELLED"}
         return [call for call in calls if call["outcome"] == "COMPLETED"]
 
-    def fill(self) -> None:
-        """Hold as many calls open as a client may have."""
+    def fill(self, caller: Caller = CALLER) -> None:
+        """Hold as many calls open as the client may have whose headers these are."""
         body = {"prompt": "x", "max_tokens": 30_000, "stream": True, "ignore_eos": True}
         client = HttpClient(self.port)
         for _ in range(OPEN_CALLS):
-            connection = self._held.enter_context(client.begin(TEXT, body, authorization=f"Bearer {KEY}"))
+            connection = self._held.enter_context(client.begin(TEXT, body, **caller))
             assert connection.recv(12) == b"HTTP/1.1 200"
 
     def make_room(self) -> None:

@@ -1,4 +1,4 @@
-"""Record what programs send, for tests/agents/test_bodies.py: python -m tests.agents.record.
+"""Record what programs send, for tests/agents/test_bodies.py: python -m tests.agents.record [NAME...].
 
 Each program does one task. Of its requests the first and the last with tools are kept, and those without tools, with
 texts cut, and with ids and paths replaced.
@@ -6,7 +6,9 @@ texts cut, and with ids and paths replaced.
 
 import json
 import re
+import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +75,13 @@ def record(cluster: Cluster, name: str, folder: Path) -> None:
     (BODIES / f"{name}.json").write_text(json.dumps(records, indent=1) + "\n")
 
 
-def main() -> None:
-    """Record all programs."""
+def main(names: Sequence[str]) -> None:
+    """Record these programs."""
     BODIES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as directory:
         cluster = Cluster(Path(directory))
         try:
-            for name in (*AGENTS, *COMMANDS):
+            for name in names:
                 folder = Path(directory, name)
                 folder.mkdir()
                 record(cluster, name, folder)
@@ -88,4 +90,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:] or [*AGENTS, *COMMANDS])

@@ -1,14 +1,17 @@
 """Applications that are written with libraries for agents: each does two tasks in one conversation."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.agents.cluster import Cluster, running
+from tests.agents import open_webui as open_webui_user
+from tests.agents.cluster import CALLER, FRONT_KEY, Cluster, running
 from tests.agents.engine import task
 from tests.agents.programs import node_modules
 from tests.gateway.http.clients import python_with
+from tests.ports import free_ports
 
 pytestmark = [pytest.mark.clients, pytest.mark.e2e, pytest.mark.slow]
 
@@ -96,11 +99,19 @@ def javascript(folder: Path) -> list[str]:
     return ["node", "app.mjs"]
 
 
+def open_webui() -> list[str]:
+    """The command that runs Open WebUI's backend, and its user."""
+    program = python_with("open-webui").parent / "open-webui"
+    return [sys.executable, open_webui_user.__file__, str(program), str(free_ports(1)[0])]
+
+
 COMMANDS = {
     "openai-agents": lambda folder: python("openai-agents", OPENAI_AGENTS, folder),
     "langgraph": lambda folder: python("langgraph", LANGGRAPH, folder),
     "ai": javascript,
+    "open-webui": lambda folder: open_webui(),
 }
+CALLERS = {"open-webui": {"authorization": f"Bearer {FRONT_KEY}", "x-fairlead-user": open_webui_user.USER}}
 
 
 def copying(folder: Path, number: int) -> str:
@@ -113,7 +124,7 @@ def copying(folder: Path, number: int) -> str:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_applications_do_their_tasks(cluster: Cluster, tmp_path: Path, name: str) -> None:
     command, before, tasks = COMMANDS[name](tmp_path), len(cluster.calls()), [copying(tmp_path, n) for n in (1, 2)]
-    cluster.fill()
+    cluster.fill(CALLERS.get(name, CALLER))
     with running([*command, cluster.url, *tasks], tmp_path, {"HOME": str(tmp_path)}):
         cluster.make_room()
         cluster.kill_worker()

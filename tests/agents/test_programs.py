@@ -4,7 +4,7 @@ import json
 import re
 
 from tests.agents.programs import FILES, FOLDER
-from tests.gateway.http.clients import ENVIRONMENTS
+from tests.gateway.http.clients import ENVIRONMENTS, LOCKED
 
 
 def test_each_program_has_one_version_and_no_place() -> None:
@@ -19,5 +19,9 @@ def test_each_program_has_one_version_and_no_place() -> None:
 def test_the_documents_name_the_versions_that_are_tested() -> None:
     table = (FOLDER.parents[1] / "docs/agents.md").read_text()
     versions = [*json.loads(FILES[0].read_text())["dependencies"].values()]
-    versions += [each.partition("==")[2] for each in (*ENVIRONMENTS[-2], *ENVIRONMENTS[-1])]
+    pinned = [*ENVIRONMENTS[-2], *ENVIRONMENTS[-1]]
+    pinned += [
+        each for name, file in LOCKED.items() for each in file.read_text().split() if each.startswith(f"{name}==")
+    ]
+    versions += [each.partition("==")[2] for each in pinned]
     assert [version for version in versions if version not in table] == []

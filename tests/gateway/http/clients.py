@@ -1,5 +1,6 @@
 """Programs of others that call the gateway, with what they need in virtual environments that are kept."""
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -21,15 +22,23 @@ ENVIRONMENTS = (
     ("openai-agents==0.24.0", "langgraph==1.2.24", "langchain-openai==1.7.4"),
     ("aider-chat==0.86.2",),
 )
+# Programs of which only a part is wanted: all that is installed, without what their packages say that they need.
+LOCKED = {"open-webui": Path(__file__).parents[2] / "agents/open-webui.txt"}
 # What lm-eval's own backend imports. Of its dependencies torch is missing, which the test lends to it.
 BARE = {"lm-eval[api]==0.4.13": ("accelerate==1.15.0",)}
 
 
 def python_with(package: str) -> Path:
     """The Python of an environment that has `package`; skips where the index lacks a part of it."""
-    requirements = next(each for each in ENVIRONMENTS if any(name.startswith(f"{package}==") for name in each))
-    bare = [package for each in requirements for package in BARE.get(each, ())]
-    environment = CACHE / "clients" / "_".join([*requirements, *bare]).replace("==", "-")
+    requirements: Sequence[str] = ()
+    if package in LOCKED:
+        bare = LOCKED[package].read_text().split()
+        name = f"{package}-{hashlib.sha256(LOCKED[package].read_bytes()).hexdigest()[:12]}"
+    else:
+        requirements = next(each for each in ENVIRONMENTS if any(name.startswith(f"{package}==") for name in each))
+        bare = [package for each in requirements for package in BARE.get(each, ())]
+        name = "_".join([*requirements, *bare]).replace("==", "-")
+    environment = CACHE / "clients" / name
     with exclusively(environment.name):
         if not (environment / "ready").exists():
             _install(requirements, bare, environment)
@@ -40,12 +49,14 @@ def _install(requirements: Sequence[str], bare: Sequence[str], environment: Path
     """Install, `bare` without what it needs; and without compiling, for a program imports few of all modules."""
     subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", environment], check=True)
     pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python"), "--disable-pip-version-check"]
-    done = subprocess.run([*pip, "install", "--quiet", "--no-compile", *requirements], capture_output=True, text=True)
-    if "No matching distribution" in done.stderr:
-        pytest.skip(f"the package index has not all of {', '.join(requirements)}")
-    assert done.returncode == 0, done.stderr
-    if bare:
-        subprocess.run([*pip, "install", "--quiet", "--no-compile", "--no-deps", *bare], check=True)
+    for options, packages in (((), requirements), (("--no-deps",), bare)):
+        if not packages:
+            continue
+        command = [*pip, "install", "--quiet", "--no-compile", *options, *packages]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if "No matching distribution" in done.stderr:
+            pytest.skip(f"the package index has not all of {', '.join(packages)}")
+        assert done.returncode == 0, done.stderr
     (environment / "ready").touch()
 
 

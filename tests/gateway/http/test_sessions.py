@@ -39,6 +39,7 @@ CLIENTS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     "opencode, a sub-agent": ({"X-Session-Id": "child", "x-parent-session-id": ID}, {"prompt_cache_key": "child"}),
     "opencode's provider": ({"x-opencode-session": ID}, {}),
     "opencode's provider, a sub-agent": ({"x-opencode-session": "child", "x-parent-session-id": ID}, {}),
+    "Open WebUI": ({"x-openwebui-chat-id": ID}, {}),
     "llm-d": ({"x-llm-d-inference-fairness-id": ID}, {}),
     "openai": ({}, {"prompt_cache_key": ID}),
 }
