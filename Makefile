@@ -36,7 +36,7 @@ test: setup ## run the test suite
 test-fast: setup ## run the tests that start no services, load no model and compute for long nowhere
 	$(PYTEST) -m "not e2e and not model and not slow"
 
-test-clients: setup ## run the tests with LiteLLM, LM Evaluation Harness, AIPerf and coding agents, which are installed first (3.5 GB, once)
+test-clients: setup ## run the tests with LiteLLM, LM Evaluation Harness, AIPerf, coding agents and applications, which are installed first (4 GB, once)
 	$(PYTEST) --timeout 900 -m clients tests/gateway/http tests/agents
 
 flood: vllm-venv ## compare vLLM, LiteLLM and Fairlead while a user floods, on the same engine (half an hour)

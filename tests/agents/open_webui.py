@@ -1,6 +1,7 @@
 """Open WebUI's backend, whose one user talks with it as the browser does: `open_webui.py PROGRAM PORT URL TASK...`.
 
-A tool of its own copies files. A message that is refused is sent again, as a person would. docs/agents.md has the settings.
+A tool of its own copies files. A message that is refused is sent again, as a person would. The settings are those of
+docs/agents.md.
 """
 
 import json
@@ -102,7 +103,7 @@ class Backend:
         while True:
             found = self._ask(f"/api/v1/chats/{self._chat}")["chat"]["history"]["messages"].get(answer, {})
             if found.get("done") or "error" in found:
-                return found  # type: ignore[no-any-return]
+                return found
             time.sleep(PAUSE)
 
     def _ask(self, path: str, body: object = None) -> Any:
