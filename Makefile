@@ -58,7 +58,7 @@ attack: setup ## attack real processes for hours, or as long as ATTACKS says, an
 	$(BIN)/pytest tests/attacks tests/gateway/http/test_fuzz.py --timeout 0 --report build/attacks.md $(ATTACKS)
 
 simulate-faults: setup ## break SEEDS=1000 small simulated systems at random and check every promise
-	$(BIN)/python -m simulation.rehearsal --seeds $(SEEDS)
+	$(BIN)/python -m lab.rehearsal --seeds $(SEEDS)
 
 build/mutate-venv: constraints/mutate.txt
 	$(PYTHON) -m venv --clear $@

@@ -7,15 +7,15 @@ import pytest
 
 from fairlead.outcomes import Outcome
 from gateway.core.hedge import HEDGE_SECONDS
+from lab.rehearsal.faults import Fault, FaultKind, cut_from_limits, inject
+from lab.rehearsal.oracle import run_watched
 from simulation import encoding
 from simulation.call import SimulatedCall
 from simulation.cluster import SimulatedCluster
-from simulation.faults import Fault, FaultKind, cut_from_limits, inject
-from simulation.oracle import run_watched
 from simulation.prompts import PromptSegments
 from simulation.spec import ClusterSpec, WorkerSpec
 from simulation.workload import OpenLoop
-from tests.simulation.test_oracle import Patient
+from tests.lab.rehearsal.test_oracle import Patient
 from throttler.core.profiles import RateLimits
 
 WORKER = WorkerSpec(kv_tokens=2048, max_prompt_tokens=512, max_output_tokens=64)

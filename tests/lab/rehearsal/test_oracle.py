@@ -18,6 +18,8 @@ from global_scheduler.core.outstanding_table import slots
 from global_scheduler.core.policies import Candidates, RouteRequest
 from global_scheduler.core.policies.doubleq import DoubleQ
 from global_scheduler.core.policies.least_delay import LeastDelay
+from lab.rehearsal import rehearsal
+from lab.rehearsal.rehearsal import rehearse
 from local_worker.core import token_gatherer
 from local_worker.core.kv_shares import KVShares
 from local_worker.core.longest_queue_drop import LongestQueueDrop
@@ -29,8 +31,7 @@ from local_worker.core.policies.vtc import Vtc
 from local_worker.core.request import Request
 from local_worker.core.token_gatherer import HeldOutput, TokenGatherer
 from serving.cost import charge
-from simulation import admission, encoding, rehearsal, shared_limits, worker
-from simulation.rehearsal import rehearse
+from simulation import admission, encoding, shared_limits, worker
 from simulation.spec import ADMISSIONS, GLOBAL_POLICIES, LOCAL_POLICIES, ClusterSpec
 from throttler.core import caller_limits
 from throttler.core.caller_limits import CallerLimit

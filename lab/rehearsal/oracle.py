@@ -6,11 +6,11 @@ each of them, and the bound is the sum of the workers' gaps.
 """
 
 from gateway.core.call import CallMachine
-from simulation.charge_auditor import ChargeAuditor
+from lab.rehearsal.charge_auditor import ChargeAuditor
+from lab.rehearsal.limit_auditor import LimitAuditor
+from lab.rehearsal.refusals import check_refusals
+from lab.rehearsal.route_audit import audited
 from simulation.cluster import SimulatedCluster
-from simulation.limit_auditor import LimitAuditor
-from simulation.refusals import check_refusals
-from simulation.route_audit import audited
 from simulation.run_log import RunLog
 from simulation.worker import SimulatedWorker
 

@@ -3,8 +3,8 @@
 from global_scheduler.core.policies import RoutePolicy
 from global_scheduler.core.policies.doubleq import DoubleQ
 from global_scheduler.core.policies.least_delay import LeastDelay
-from simulation.doubleq_auditor import DoubleQAuditor
-from simulation.least_delay_auditor import LeastDelayAuditor
+from lab.rehearsal.doubleq_auditor import DoubleQAuditor
+from lab.rehearsal.least_delay_auditor import LeastDelayAuditor
 from simulation.spec import ClusterSpec
 
 

@@ -1,47 +1,18 @@
 """Random tests of the whole system: each seed draws one small system, injects faults and checks it with the oracle.
 
-`python -m simulation.rehearsal --seeds 1000` runs seeds 0 to 999; a failure prints the command that replays its seed
-with every check after every step.
+`python -m lab.rehearsal --seeds 1000` runs seeds 0 to 999; a failure prints the command that replays its seed with
+every check after every step.
 """
 
 import argparse
-import random
 import sys
 import traceback
 from functools import partial
 from multiprocessing import Pool
 
-from simulation.cluster import SimulatedCluster
-from simulation.faults import cut_from_limits, draw, inject, lose_events
-from simulation.oracle import EVERY, run_watched
+from lab.rehearsal.oracle import EVERY
+from lab.rehearsal.rehearsal import rehearse
 from simulation.progress import ProgressBar
-from simulation.random_systems import (
-    SECONDS,
-    RandomPrograms,
-    calm,
-    draw_spec,
-    flood,
-    with_charge,
-    with_gateways,
-    with_levels,
-    with_tenant_limit,
-)
-from simulation.run_log import RunLog
-
-
-def rehearse(seed: int, every: int = EVERY) -> RunLog:
-    """Run the system of `seed`; raises AssertionError when it violates a guarantee. For `every` see Oracle."""
-    rng = random.Random(seed)
-    load = rng.choice([calm, flood])(rng)
-    spec = with_levels(with_gateways(draw_spec(rng, load), rng), random.Random(f"levels {seed}"))
-    spec = with_charge(spec, random.Random(f"charge {seed}"))
-    spec = with_tenant_limit(spec, random.Random(f"tenant limit {seed}"))
-    cluster = SimulatedCluster(spec, RandomPrograms(rng, load).workload())
-    inject(cluster, draw(rng, cluster, load.faults, SECONDS))
-    if spec.gateways > 1:
-        cut_from_limits(cluster, rng, rng.choice([0, 0, 2]), SECONDS)
-    lose_events(cluster, random.Random(rng.random()), rng.choice([0.0, 0.3]))
-    return run_watched(cluster, every)
 
 
 def _attempt(every: int, seed: int) -> tuple[int, str]:
@@ -75,7 +46,7 @@ def main() -> int:
             if error:
                 failed += 1
                 bar.clear()
-                replay = f"python -m simulation.rehearsal --seeds 1 --first {seed} --every 1"
+                replay = f"python -m lab.rehearsal --seeds 1 --first {seed} --every 1"
                 print(f"{error}seed {seed} failed; replay: {replay}")
     print(f"{args.seeds - failed} of {args.seeds} seeds passed")
     return 1 if failed else 0

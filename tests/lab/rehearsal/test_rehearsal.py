@@ -6,14 +6,14 @@ import pytest
 
 from fairlead.outcomes import Outcome
 from global_scheduler.core.dispatcher import Dispatcher
+from lab.rehearsal.faults import Fault, FaultKind, inject
+from lab.rehearsal.oracle import run_watched
+from lab.rehearsal.rehearsal import rehearse
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
 from simulation.call import SimulatedCall
 from simulation.cluster import SimulatedCluster
-from simulation.faults import Fault, FaultKind, inject
-from simulation.oracle import run_watched
 from simulation.prompts import PromptSegments, output_run
-from simulation.rehearsal import rehearse
 from simulation.spec import ClusterSpec, WorkerSpec
 from simulation.workload import OpenLoop
 

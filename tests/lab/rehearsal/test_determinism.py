@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from simulation.rehearsal import rehearse
+from lab.rehearsal.rehearsal import rehearse
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = "from simulation.rehearsal import rehearse; print([rehearse(seed).digest() for seed in range(6)])"
+PROGRAM = "from lab.rehearsal.rehearsal import rehearse; print([rehearse(seed).digest() for seed in range(6)])"
 
 
 def digests(hash_seed: str) -> str:

@@ -1,0 +1,1 @@
+"""Random systems with random faults, watched by an oracle of every promise: `python -m lab.rehearsal`."""

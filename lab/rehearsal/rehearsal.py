@@ -1,0 +1,34 @@
+"""One random test of the whole system: a seed draws a small system and its faults, and the oracle watches it."""
+
+import random
+
+from lab.rehearsal.faults import cut_from_limits, draw, inject, lose_events
+from lab.rehearsal.oracle import EVERY, run_watched
+from lab.rehearsal.random_systems import (
+    SECONDS,
+    RandomPrograms,
+    calm,
+    draw_spec,
+    flood,
+    with_charge,
+    with_gateways,
+    with_levels,
+    with_tenant_limit,
+)
+from simulation.cluster import SimulatedCluster
+from simulation.run_log import RunLog
+
+
+def rehearse(seed: int, every: int = EVERY) -> RunLog:
+    """Run the system of `seed`; raises AssertionError when it violates a guarantee. For `every` see Oracle."""
+    rng = random.Random(seed)
+    load = rng.choice([calm, flood])(rng)
+    spec = with_levels(with_gateways(draw_spec(rng, load), rng), random.Random(f"levels {seed}"))
+    spec = with_charge(spec, random.Random(f"charge {seed}"))
+    spec = with_tenant_limit(spec, random.Random(f"tenant limit {seed}"))
+    cluster = SimulatedCluster(spec, RandomPrograms(rng, load).workload())
+    inject(cluster, draw(rng, cluster, load.faults, SECONDS))
+    if spec.gateways > 1:
+        cut_from_limits(cluster, rng, rng.choice([0, 0, 2]), SECONDS)
+    lose_events(cluster, random.Random(rng.random()), rng.choice([0.0, 0.3]))
+    return run_watched(cluster, every)
