@@ -3,32 +3,28 @@
 import math
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TypeVar
 
 from fairlead.errors import FairleadError, error_for
 from fairlead.outcomes import Outcome
 from fairlead.token_ids import TOKEN_BYTES
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
 from gateway.call import Call
-from gateway.core.held_bytes_limiter import HeldBytesLimiter
-from gateway.core.open_call_limiter import OpenCallLimiter
+from gateway.call_request import CallRequest, Receive
+from gateway.core.client_limits import HeldBytesLimiter, OpenCallLimiter
 from gateway.core.tool_call_ids import ToolCallIds
-from gateway.credentials import Credentials
 from gateway.interactions import CallInteractions
-from gateway.prepared_request import AdmittedRequest, PreparedRequest
-from gateway.request import CallRequest
-from gateway.tenants import CallerIdentity, Tenants
+from gateway.tenants import CallerIdentity, Credentials, Tenants
 from gateway.tools import check_rendered
 from gateway.upstream.cluster import Cluster
 from gateway.validation import app_name, capacity, check_interaction, check_length, check_request, cut
 from serving.cost import within_limits
 from serving.names import MAX_NAME
-from serving.sampling_params import SamplingParams
 from serving.telemetry.records import CHAT, TEXT_COMPLETION
 from serving.telemetry.spans import remote
+from serving.wire import sampling_to_proto
 from throttler.core.decider import Arrival, Permit
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.profiles import Expectation, Profiles
@@ -36,10 +32,8 @@ from throttler.core.throttle import Caller, LimitStatus, Rejected
 from throttler.core.token_limits import TokenUse
 from throttler.throttler import Throttler
 
-Request = TypeVar("Request")
 CHARACTERS_PER_TOKEN = 4  # in English text
 REFUSED_BYTES = 256 * 1024  # of a refused body, for each of which the call counts once more towards its user's limit
-Receive = Callable[[], Awaitable[Request]]  # reads and parses the call's request; raises InvalidRequest
 
 
 class Admission:
@@ -99,8 +93,8 @@ class Admission:
         key = InteractionKey(identity.client, app, request.interaction.id)
         self._throttler.end_interaction(key, request.interaction.token)
 
-    async def admit(self, receive: Receive[CallRequest], credentials: Credentials, call: Call) -> AdmittedRequest:
-        """Admit a call and return its request; raise the FairleadError that refuses it.
+    async def admit(self, call: Call, receive: Receive[CallRequest], credentials: Credentials) -> None:
+        """Receive and admit the request of a call; raise the FairleadError that refuses it.
 
         The request is read and parsed only after its caller is authenticated. `call.cleanup` holds what must be undone
         at the end of the call.
@@ -109,79 +103,80 @@ class Admission:
         call.client, call.traceparent = identity.client, traceparent(credentials.traceparent)
         call.caller_request_id = caller_request_id(credentials.request_id)
         try:
-            received = await receive()
-            request = received.message
-            identity = self._named(received.user, identity, credentials)
-            call.client = identity.client
-            call.operation = CHAT if request.prompt.WhichOneof("kind") == "chat" else TEXT_COMPLETION
-            model, sampling = self._examine(received, identity, call)
-            waiting = self._wait(request.prompt, identity.client)
+            request = call.request = await receive()
+            call.cleanup.callback(request.drop_message)
+            identity = request.identity = self._named(request.user, identity, credentials)
+            call.client, call.tier = identity.client, identity.tier
+            self._examine(call)
+            self._wait(request)
         except FairleadError:
             for _ in range(1 + call.body_bytes // REFUSED_BYTES):
                 self._throttler.refused(identity.client)
             raise
-        call.cleanup.callback(waiting.close)
-        permit = await self._decide(request, sampling.max_tokens, identity, call)
-        call.cleanup.callback(self._settle, permit, call)
+        call.cleanup.callback(request.waiting.close)
+        request.permit = await self._decide(call)
+        call.cleanup.callback(self._settle, call)
         if identity.users is not None:
             identity.users.enter(identity.client)
             call.cleanup.callback(identity.users.leave, identity.client)
-        self._open_calls.open(identity.client, permit.protected)
+        self._open_calls.open(identity.client, request.permit.protected)
         call.cleanup.callback(self._open_calls.close, identity.client)
-        return AdmittedRequest(
-            request=request,
-            cuts_max_tokens=self._cuts(received),
-            identity=identity,
-            model=model,
-            sampling=sampling,
-            permit=permit,
-            waiting=waiting,
-        )
 
-    async def encode(self, admitted: AdmittedRequest, call: Call) -> PreparedRequest:
-        """Tokenize the prompt and return the request that is ready for dispatch.
+    async def prepare(self, call: Call) -> None:
+        """Tokenize the prompt of an admitted call, and make what a scheduler and a worker receive.
 
         Raise TooLong if it exceeds the model's limits, or another FairleadError if tokenizing fails.
         """
-        request, identity, model, sampling = admitted.request, admitted.identity, admitted.model, admitted.sampling
-        permit = admitted.permit
+        request, sampling = call.request, call.sampling
+        assert sampling is not None, "an admitted call has sampling parameters"
+        identity, permit, model, message = request.identity, request.permit, request.model, request.message
         to_encode = worker_pb2.EncodeRequest(
-            prompt=request.prompt,
+            prompt=message.prompt,
             client=identity.client,
             model=model.name,
             cache_scope=self._cache_scope(identity),
-            public_system=begins_publicly(request.prompt, self._profiles.app(call.app).public_system),
+            public_system=begins_publicly(message.prompt, self._profiles.app(call.app).public_system),
         )
         encoded = await self._cluster.encode(to_encode, call.deadline)
-        admitted.waiting.close()
-        check_rendered(request.prompt.chat, encoded)
+        request.waiting.close()
+        check_rendered(message.prompt.chat, encoded)
         call.granted = frozenset(encoded.granted)
         if sampling.constraint is None:  # a constrained output is text from its beginning to its end
             call.output_format = encoded.output_format
         prompt_tokens = len(encoded.token_ids) // TOKEN_BYTES
-        if admitted.cuts_max_tokens:
+        if self._cuts(request):
             sampling = call.sampling = cut(sampling, max(1, capacity(model) - prompt_tokens))
         check_length(prompt_tokens, sampling.max_tokens, model)
         call.stage, call.interaction_token, call.entered = permit.stage, permit.token, bool(call.interaction)
         call.timings.admitted = call.unix_time()
-        return PreparedRequest(
+        call.usage.prompt_tokens, call.usage.system_tokens = prompt_tokens, encoded.system_tokens
+        weight = within_limits(identity.share * permit.norm)
+        request.dispatch = scheduler_pb2.DispatchRequest(
+            request_id=call.request_id,
+            client=identity.client,
+            model=model.name,
+            digests=encoded.digests,
+            revision=encoded.revision,
+            prompt_tokens=prompt_tokens,
+            weight=weight,
+        )
+        request.submit = worker_pb2.Submit(
             request_id=call.request_id,
             client=identity.client,
             model=model.name,
             token_ids=encoded.token_ids,
-            digests=encoded.digests,
-            revision=encoded.revision,
             system_tokens=encoded.system_tokens,
-            sampling=sampling,
-            weight=within_limits(identity.share * permit.norm),
-            user_weight=within_limits(permit.norm),
+            sampling=sampling_to_proto(sampling),
+            tokens_per_message=request.tokens_per_message,
+            weight=weight,
+            user_weight=within_limits(permit.norm),  # users of a tenant have equal shares
             interaction=call.interaction,
             in_interaction=permit.protected,
             cache_scope=to_encode.cache_scope,
             public_tokens=encoded.public_tokens,
-            deadline=call.deadline,
             call_grammar="" if sampling.constraint else encoded.call_grammar,
         )
+        request.drop_message()
 
     def _named(self, user: str, identity: CallerIdentity, credentials: Credentials) -> CallerIdentity:
         """Return the identity for a request whose message names `user`; it counts only if the key may name users."""
@@ -189,48 +184,43 @@ class Admission:
             return identity
         return self.identify(replace(credentials, user=user))
 
-    def _examine(
-        self, received: CallRequest, identity: CallerIdentity, call: Call
-    ) -> tuple[scheduler_pb2.ModelInfo, SamplingParams]:
+    def _examine(self, call: Call) -> None:
         """Make all checks that precede the throttle's decision; raise the FairleadError that refuses the call.
 
         The fields of `call` by which it is counted are set first, so that a refused call is counted correctly.
         """
-        request = received.message
-        call.tier = identity.tier
-        model = self._cluster.members.resolve(request.model)
+        request, message = call.request, call.request.message
+        call.operation = CHAT if message.prompt.WhichOneof("kind") == "chat" else TEXT_COMPLETION
+        model = request.model = self._cluster.members.resolve(message.model)
         call.model, call.policy = model.name, model.policy
-        named = app_name(request.app)
-        call.app = self._app(identity, named)
+        named = app_name(message.app)
+        call.app = self._app(request.identity, named)
         call.named_app = named if named != call.app else ""
-        self._interactions.join(call, received, time.monotonic())
+        self._interactions.join(call, request, time.monotonic())
         # The gateway assigns the seed, so that a second worker after a failure draws the same tokens.
-        if not request.sampling.HasField("seed"):
-            request.sampling.seed = secrets.randbits(64)
-        sampling = call.sampling = check_request(request, model, received.fills_context, self._cuts(received))
-        return model, sampling
+        if not message.sampling.HasField("seed"):
+            message.sampling.seed = secrets.randbits(64)
+        call.sampling = check_request(message, model, request.fills_context, self._cuts(request))
 
-    def _cuts(self, received: CallRequest) -> bool:
+    def _cuts(self, request: CallRequest) -> bool:
         """Return whether `max_tokens` is cut to what the prompt leaves of the context."""
-        return received.fills_context and (
-            self._cuts_max_tokens or not received.message.sampling.HasField("max_tokens")
-        )
+        return request.fills_context and (self._cuts_max_tokens or not request.message.sampling.HasField("max_tokens"))
 
-    def _wait(self, prompt: common_pb2.Prompt, client: str) -> ExitStack:
-        """Count a prompt among those that wait to be tokenized until the result is closed; raise ClientLimit."""
-        size, waiting = prompt.ByteSize(), ExitStack()
+    def _wait(self, request: CallRequest) -> None:
+        """Count the prompt among those that wait to be tokenized; raise ClientLimit."""
+        size, client = request.message.prompt.ByteSize(), request.identity.client
         self._waiting_prompts.add(client, size)
-        waiting.callback(self._waiting_prompts.remove, client, size)
-        return waiting
+        request.waiting = ExitStack()
+        request.waiting.callback(self._waiting_prompts.remove, client, size)
 
     def _app(self, identity: CallerIdentity, named: str) -> str:
         return identity.app(named, self._profiles.apps)
 
-    async def _decide(
-        self, request: inference_pb2.GenerateRequest, max_tokens: int, identity: CallerIdentity, call: Call
-    ) -> Permit:
+    async def _decide(self, call: Call) -> Permit:
         """Return the throttler's permit; raise the FairleadError with which it refuses the call."""
-        interaction = request.interaction
+        identity, message = call.request.identity, call.request.message
+        interaction = message.interaction
+        assert call.sampling is not None, "an examined call has sampling parameters"
         decision = await self._throttler.decide(
             Arrival(
                 Caller(identity.tenant, identity.client, call.app),
@@ -239,16 +229,17 @@ class Admission:
                 last=interaction.end,
                 app_is_bound=identity.is_bound,
                 overloaded=self._cluster.members.overloaded(call.model),
-                prompt_tokens=expected_tokens(request.prompt),
-                max_tokens=max_tokens,
+                prompt_tokens=expected_tokens(message.prompt),
+                max_tokens=call.sampling.max_tokens,
             )
         )
         if isinstance(decision, Rejected):
             raise error_for(decision.outcome, decision.message, retry_after=decision.retry_after)
         return decision
 
-    def _settle(self, permit: Permit, call: Call) -> None:
+    def _settle(self, call: Call) -> None:
         """Settle the permit of a call that has ended, or was refused before it was ready for a worker."""
+        permit = call.request.permit
         if not call.timings.admitted:
             self._throttler.withdrawn(permit)
             return

@@ -11,12 +11,11 @@ from fairlead.rpc.channel import PING_SECONDS
 from fairlead.v1 import throttling_pb2_grpc, traces_pb2_grpc
 from gateway.admission import Admission
 from gateway.call_log import CallLog
-from gateway.calls_in_progress import CallsInProgress
 from gateway.config import CUT, GatewayConfig
-from gateway.core.held_bytes_limiter import HeldBytesLimiter
-from gateway.core.open_call_limiter import OpenCallLimiter
+from gateway.core.client_limits import HeldBytesLimiter, OpenCallLimiter
 from gateway.core.response_store import ResponseStore
 from gateway.core.tool_call_ids import ToolCallIds
+from gateway.driver import CallDrivers
 from gateway.http.application import HttpApplication
 from gateway.http.browser_policy import BrowserPolicy, HostNames
 from gateway.http.server import FAREWELL_SECONDS, HttpServer
@@ -88,7 +87,7 @@ class Gateway:
             cuts_max_tokens=config.excess_max_tokens == CUT,
             tool_call_ids=ToolCallIds(config.secret, config.accepted_secret),
         )
-        self._calls = CallsInProgress(self._cluster, self._call_log, held_outputs, config.reader_seconds)
+        self._calls = CallDrivers(self._admission, self._cluster, self._call_log, held_outputs, config.reader_seconds)
         self._server = self._make_server()
         api = HttpApplication(
             self._cluster.members,

@@ -10,6 +10,7 @@ from functools import partial
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.output.call_id import call_id
 from fairlead.v1 import common_pb2
+from gateway.call_request import CallRequest
 from serving.sampling_params import SamplingParams
 from serving.telemetry.records import CHAT
 
@@ -22,6 +23,7 @@ class Call:
     deadline: float | None  # loop time
     traceparent: str = ""
     body_bytes: int = 0  # of the request, once it has arrived
+    request: CallRequest = field(init=False, repr=False)  # once it has arrived
     caller_request_id: str = ""  # chosen by the caller; two calls may have the same
     client: str = ""
     app: str = ""  # the app for which the call is counted

@@ -3,22 +3,23 @@
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
+from typing import Protocol
 
 from fairlead.errors import ClientLimit, FairleadError, Internal
-from fairlead.outcomes import FinishReason, Outcome
+from fairlead.outcomes import Outcome
 from fairlead.token_ids import TOKEN_BYTES
-from fairlead.v1 import scheduler_pb2, worker_pb2
+from fairlead.v1 import common_pb2
+from gateway.admission import Admission
 from gateway.call import Call
 from gateway.call_log import CallLog, reason
+from gateway.call_request import CallRequest
 from gateway.core import call_commands as commands
 from gateway.core import call_events as events
 from gateway.core.call import CallMachine
-from gateway.core.coalescer import OutputChunk
-from gateway.core.held_bytes_limiter import HeldBytesLimiter
-from gateway.front import Front
-from gateway.prepared_request import AdmittedRequest, PreparedRequest
-from gateway.upstream.attempt import Attempt, Event, LastTokens, WorkerLost
+from gateway.core.client_limits import HeldBytesLimiter
+from gateway.tenants import Credentials
+from gateway.upstream.attempt import Attempt
 from gateway.upstream.cluster import Cluster, Placement
 from serving.wire import sampling_to_proto
 
@@ -31,42 +32,82 @@ TOKEN = 64
 ALTERNATIVE = 72
 
 
-class CallDriver:
-    """The driver of one call; the call's machine makes all decisions."""
+class CallerPort(Protocol):
+    """The caller of one call; `refuse` and `hang_up` are called at most once, at the end of the call."""
+
+    @property
+    def credentials(self) -> Credentials:
+        """What the caller has shown before its request."""
+
+    def receive(self) -> Awaitable[CallRequest]:
+        """Read and parse the request; raise InvalidRequest."""
+
+    def write(self, message: commands.Message) -> bool:
+        """Write `message` now and return True, or return False: then `messages` yields it. It yields every Finished."""
+
+    def refuse(self, error: FairleadError) -> None:
+        """Set the error with which the call ends once `messages` is exhausted."""
+
+    def hang_up(self, error: FairleadError) -> None:
+        """End the call with `error` although the caller has not taken the last message."""
+
+
+class CallDrivers:
+    """Makes the driver of each call, and keeps it until the call has ended."""
 
     def __init__(
         self,
-        front: Front,
+        admission: Admission,
         cluster: Cluster,
         call_log: CallLog,
         held_outputs: HeldBytesLimiter,
-        call: Call,
         reader_seconds: float,
     ) -> None:
-        self._front = front
-        self._cluster = cluster
-        self._call_log = call_log
-        self._held_outputs = held_outputs
+        self.admission = admission
+        self.cluster = cluster
+        self.call_log = call_log
+        self.held_outputs = held_outputs
+        self.reader_seconds = reader_seconds
+        self._drivers: dict[str, CallDriver] = {}  # by request id
+
+    def drive(self, caller: CallerPort, call: Call) -> "CallDriver":
+        """Return the driver of a new call, which must begin at once."""
+        driver = self._drivers[call.request_id] = CallDriver(self, caller, call)
+        call.cleanup.callback(self._drivers.pop, call.request_id)
+        return driver
+
+    def end(self, error: FairleadError) -> None:
+        """End all calls with `error`, of which each caller is told."""
+        for driver in list(self._drivers.values()):
+            driver.fail(error)
+
+
+class CallDriver:
+    """The driver of one call; the call's machine makes all decisions."""
+
+    def __init__(self, shared: CallDrivers, caller: CallerPort, call: Call) -> None:
+        self._caller = caller
+        self._admission = shared.admission
+        self._cluster = shared.cluster
+        self._call_log = shared.call_log
+        self._held_outputs = shared.held_outputs
         self._call = call
-        self._machine = CallMachine(reader_seconds)
+        self._machine = CallMachine(shared.reader_seconds)
         self._loop = asyncio.get_running_loop()
         self._question: Question | None = None  # the next question; its answer has not begun
         self._answering: asyncio.Task[None] | None = None
-        self._admitted: AdmittedRequest | None = None
-        self._prepared: PreparedRequest | None = None
         self._held = 0  # bytes of output, at most, that the machine held when they were last counted
         self._token_bytes = TOKEN
-        self._has_logprobs = False  # otherwise they are not looked for: an empty list costs as much as the tokens
         self._placement: Placement | None = None
         self._attempt: Attempt | None = None
         self._message: commands.Message | None = None  # the next message that `messages` yields
-        self._has_written = False  # whether the front has written a message during the current step
+        self._has_written = False  # whether the caller has taken a message during the current step
         self._waiting: asyncio.Future[None] | None = None  # for a message, or for the call's end
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = math.inf
 
     async def messages(self) -> AsyncIterator[commands.Message]:
-        """Yield the messages that the front has not written at once, until the call ends.
+        """Yield the messages that could not be written at once, until the call ends.
 
         A message counts as written when the next one is requested.
         """
@@ -82,7 +123,7 @@ class CallDriver:
             await self._waiting
 
     def gone(self) -> None:
-        """Cancel the call, unless it has ended, and its timer. Fronts call it at the end of every call."""
+        """Cancel the call, unless it has ended, and its timer; to be called at the end of every call."""
         self._tell(events.CallerCancelled())
         if self._timer is not None:
             self._timer.cancel()
@@ -98,10 +139,11 @@ class CallDriver:
         except Exception:
             self._step(self._defect())
 
-    def _receive(self, message: Event) -> None:
+    def _receive(self, event: events.Event) -> None:
         """Handle an event from the worker at once."""
         try:
-            self._step(self._event(message))
+            self._note(event)
+            self._step(event)
             self._count_held()
         except ClientLimit as error:
             self._step(events.Failed(error))
@@ -152,7 +194,7 @@ class CallDriver:
             case commands.Send():
                 if isinstance(command.message, commands.Accepted):
                     self._note_usage()
-                self._has_written = self._front.write(command.message)
+                self._has_written = self._caller.write(command.message)
                 if not self._has_written:
                     self._message = command.message
                     self._wake()
@@ -168,7 +210,7 @@ class CallDriver:
             case commands.End():
                 self._end(command.error)
             case commands.HangUp():
-                self._front.hang_up(command.error)
+                self._caller.hang_up(command.error)
 
     def _ask(self, question: Question) -> None:
         self._question = question
@@ -197,99 +239,66 @@ class CallDriver:
             return self._defect()
 
     async def _decide(self) -> events.Decided:
-        self._admitted = await self._front.admit(self._call)
-        return events.Decided(self._admitted.tokens_per_message)
+        await self._admission.admit(self._call, self._caller.receive, self._caller.credentials)
+        return events.Decided(self._call.request.tokens_per_message)
 
     async def _encode(self) -> events.Encoded:
-        assert self._admitted is not None
-        self._prepared, self._admitted = await self._front.encode(self._admitted, self._call), None
-        sampling = self._prepared.sampling
-        self._has_logprobs = sampling.has_logprobs
-        if sampling.logprobs is not None:
+        await self._admission.prepare(self._call)
+        sampling = self._call.sampling
+        if sampling is not None and sampling.logprobs is not None:
             self._token_bytes += ALTERNATIVE * (1 + sampling.logprobs)
-        self._call.usage.prompt_tokens = len(self._prepared.token_ids) // TOKEN_BYTES
-        self._call.usage.system_tokens = self._prepared.system_tokens
         return events.Encoded()
 
     async def _place(self, place: commands.Place) -> events.Placed:
-        prepared, call = self._prepared, self._call
-        assert prepared is not None
-        request = scheduler_pb2.DispatchRequest(
-            request_id=prepared.request_id,
-            attempt=place.attempt,
-            client=prepared.client,
-            model=prepared.model,
-            digests=prepared.digests,
-            revision=prepared.revision,
-            prompt_tokens=call.usage.prompt_tokens,
-            excluded=place.excluded,
-            weight=prepared.weight,
-        )
-        placement = self._placement = await self._cluster.place(request)
+        call, dispatch = self._call, self._call.request.dispatch
+        dispatch.attempt = place.attempt
+        dispatch.excluded[:] = place.excluded
+        placement = self._placement = await self._cluster.place(dispatch)
         call.worker, call.matched_tokens = placement.worker, placement.matched_tokens
         call.worker_instance, call.scheduler = placement.instance, placement.scheduler
         call.timings.dispatched = call.timings.dispatched or placement.selected_at
         return events.Placed(placement.instance)
 
-    def _submit(self, submit: commands.Submit) -> None:
-        prepared = self._prepared
-        assert prepared is not None
+    def _submit(self, command: commands.Submit) -> None:
+        call, submit = self._call, self._call.request.submit
         assert self._placement is not None
-        generated, deadline = submit.output_tokens, prepared.deadline
-        sampling = prepared.sampling.after(generated) if generated else prepared.sampling
-        submission = worker_pb2.Submit(
-            **prepared.constant_fields,
-            attempt=submit.attempt,
-            token_ids=prepared.token_ids + submit.generated,
-            generated_tokens=generated,
-            sampling=sampling_to_proto(sampling),
-            charged=submit.charged,
-            tokens_per_message=submit.tokens_per_message,
-            timeout_seconds=0.0 if deadline is None else max(MIN_TIMEOUT, deadline - self._loop.time()),
-        )
-        self._attempt = self._placement.link.submit(submission, self._receive)
+        assert call.sampling is not None
+        submit.attempt, submit.charged = command.attempt, command.charged
+        if command.output_tokens:
+            prompt = submit.token_ids[: call.usage.prompt_tokens * TOKEN_BYTES]
+            submit.token_ids, submit.generated_tokens = prompt + command.generated, command.output_tokens
+            submit.sampling.CopyFrom(sampling_to_proto(call.sampling.after(command.output_tokens)))
+        if call.deadline is not None:
+            submit.timeout_seconds = max(MIN_TIMEOUT, call.deadline - self._loop.time())
+        self._attempt = self._placement.link.submit(submit, self._receive)
 
-    def _event(self, message: Event) -> events.Event:
-        """Convert a worker's message to an event, and record its arrival in the call's timings."""
-        match message:
-            case worker_pb2.Tokens() as new:
+    def _note(self, event: events.Event) -> None:
+        """Record in the call what the machine does not need of a worker's event."""
+        call = self._call
+        match event:
+            case events.Tokens():
                 self._note_first_token()
-                if self._has_logprobs:
-                    return events.Tokens(new.token_ids, new.text, new.service, new.logprobs, new.prompt_logprobs)
-                return events.Tokens(new.token_ids, new.text, new.service)
-            case worker_pb2.Started():
-                self._call.timings.scheduled = self._call.timings.scheduled or self._call.unix_time()
-                return events.Started(message.cached_tokens, message.service)
-            case WorkerLost():
-                return events.Lost(self._cluster.was_away())
-            case worker_pb2.Ended():
-                return self._ended(message, None)
-            case LastTokens():
-                self._note_first_token()
-                return self._ended(message.ended, message.tokens)
+            case events.Started():
+                call.timings.scheduled = call.timings.scheduled or call.unix_time()
+            case events.Completed():
+                if event.last is not None and event.last.tokens:
+                    self._note_first_token()
+                call.finish_reason, call.stop_string = event.finish_reason, event.stop_string
+                self._merge(event.timings)
+            case events.Ended() if event.outcome is not Outcome.UNAVAILABLE:
+                self._merge(event.timings)
 
     def _note_first_token(self) -> None:
         if not self._call.timings.first_token:
             self._call.timings.first_token = self._call.unix_time()
 
-    def _ended(self, ended: worker_pb2.Ended, tokens: worker_pb2.Tokens | None) -> events.Completed | events.Ended:
-        outcome = Outcome(ended.outcome)
-        if outcome is not Outcome.UNAVAILABLE:
-            self._merge(ended)
-        if outcome is not Outcome.COMPLETED:
-            return events.Ended(outcome, ended.message, ended.usage.service, ended.field)
-        self._call.finish_reason = FinishReason(ended.finish_reason)
-        self._call.stop_string = ended.stop_string
-        last = OutputChunk(b"", ended.text, ()) if ended.text else None
-        if tokens is not None:
-            last = OutputChunk(tokens.token_ids, tokens.text + ended.text, tokens.logprobs, tokens.prompt_logprobs)
-        return events.Completed(self._call.finish_reason, ended.usage.service, last)
-
-    def _merge(self, ended: worker_pb2.Ended) -> None:
+    def _merge(self, timings: object) -> None:
+        if not isinstance(timings, common_pb2.Timings):
+            return
         if self._machine.attempts.number == 1:
-            self._call.timings.MergeFrom(ended.timings)
+            self._call.timings.MergeFrom(timings)
         else:  # an earlier attempt has set the times of the earlier points
-            self._call.timings.finished = ended.timings.finished
+            self._call.timings.finished = timings.finished
 
     def _note_usage(self) -> None:
         machine, usage = self._machine, self._call.usage
@@ -308,7 +317,7 @@ class CallDriver:
             self._held_outputs.remove(call.client, self._held)
             self._held = 0
         if error is not None:
-            self._front.refuse(error)
+            self._caller.refuse(error)
             self._wake()
         self._call_log.ended(call)
         call.cleanup.close()

@@ -5,9 +5,9 @@ from functools import partial
 
 from fairlead.v1 import common_pb2
 from gateway.call import Call
+from gateway.call_request import CallRequest
 from gateway.core.session_tree import SessionTree
 from gateway.core.tool_call_ids import ToolCallIds
-from gateway.request import CallRequest
 from gateway.validation import check_interaction
 
 

@@ -1,19 +1,20 @@
 """The public gRPC service: calls in, responses and rich statuses out."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import grpc
 
 from fairlead.errors import FairleadError
 from fairlead.rpc.status import request_id_metadata, to_status
 from fairlead.v1 import inference_pb2
-from gateway.admission import Admission, Request
+from gateway.admission import Admission
 from gateway.call import new_call
 from gateway.call_log import note_refusal
-from gateway.calls_in_progress import CallsInProgress
-from gateway.grpc_front import GrpcFront, shown
-from gateway.responses import responses
+from gateway.call_request import CallRequest, Message, Receive
+from gateway.driver import CallDrivers
+from gateway.grpc_caller import GrpcCaller, responses, shown
+from gateway.tenants import Credentials
 from gateway.upstream.cluster import Cluster
 from serving.rpc.incoming import only
 from serving.rpc.message_body_limiter import MessageBodyLimiter
@@ -27,7 +28,7 @@ class InferenceService:
         self,
         cluster: Cluster,
         admission: Admission,
-        calls: CallsInProgress,
+        calls: CallDrivers,
         bodies: MessageBodyLimiter,
     ) -> None:
         self._cluster = cluster
@@ -43,29 +44,30 @@ class InferenceService:
         # carries it too.
         context.set_trailing_metadata(request_id_metadata(call.request_id))
 
-        def parse(data: bytes) -> inference_pb2.GenerateRequest:
+        def parse(data: bytes) -> CallRequest:
             call.body_bytes = len(data)
-            return inference_pb2.GenerateRequest.FromString(data)
+            return CallRequest(message=inference_pb2.GenerateRequest.FromString(data))
 
-        receive = self._request(context, parse)
-        front = GrpcFront(context, self._admission, receive, call.request_id)
-        driver = self._calls.drive(front, call)
+        credentials = shown(context.invocation_metadata())
+        caller = GrpcCaller(context, credentials, self._receiving(context, credentials, parse), call.request_id)
+        driver = self._calls.drive(caller, call)
         try:
             async for message in driver.messages():
                 for response in responses(message, call):
                     await context.write(response)
         finally:
             driver.gone()
-        if front.status is not None:
-            await context.abort_with_status(front.status)
+        if caller.status is not None:
+            await context.abort_with_status(caller.status)
 
     async def EndInteraction(
         self, _messages: object, context: grpc.aio.ServicerContext
     ) -> inference_pb2.EndInteractionResponse:
         """See inference.proto."""
         try:
-            receive = self._request(context, inference_pb2.EndInteractionRequest.FromString)
-            await self._admission.end_interaction(receive, shown(context.invocation_metadata()))
+            credentials = shown(context.invocation_metadata())
+            receive = self._receiving(context, credentials, inference_pb2.EndInteractionRequest.FromString)
+            await self._admission.end_interaction(receive, credentials)
         except FairleadError as error:
             await _refuse(context, error)
         return inference_pb2.EndInteractionResponse()
@@ -75,8 +77,9 @@ class InferenceService:
     ) -> inference_pb2.ListModelsResponse:
         """See inference.proto."""
         try:
-            self._admission.identify(shown(context.invocation_metadata()))
-            await self._request(context, inference_pb2.ListModelsRequest.FromString)()
+            credentials = shown(context.invocation_metadata())
+            self._admission.identify(credentials)
+            await self._receiving(context, credentials, inference_pb2.ListModelsRequest.FromString)()
         except FairleadError as error:
             await _refuse(context, error)
         members = self._cluster.members
@@ -88,14 +91,14 @@ class InferenceService:
         ]
         return inference_pb2.ListModelsResponse(models=models)
 
-    def _request(
-        self, context: grpc.aio.ServicerContext, parse: Callable[[bytes], Request]
-    ) -> Callable[[], Awaitable[Request]]:
+    def _receiving(
+        self, context: grpc.aio.ServicerContext, credentials: Credentials, parse: Callable[[bytes], Message]
+    ) -> Receive[Message]:
         """Return a function that reads and parses the call's only message."""
 
-        async def receive() -> Request:
+        async def receive() -> Message:
             data = await only(self._bodies.receive, context)
-            payer = shown(context.invocation_metadata()).authorization or context.peer().rpartition(":")[0]
+            payer = credentials.authorization or context.peer().rpartition(":")[0]
             await self._bodies.turns.turn(payer, len(data))
             return parsed(parse, data)
 

@@ -1,4 +1,4 @@
-"""API keys: the tenant of each key, its share, and whether the key may name users.
+"""Callers and their API keys: the tenant of each key, its share, and whether the key may name users.
 
 The keys file holds hashes only (`sha256` of the key, hex):
 
@@ -15,7 +15,6 @@ from types import MappingProxyType
 
 from fairlead.errors import InvalidRequest, PermissionDenied, Unauthenticated, listed
 from gateway.core.named_users import NamedUsers
-from gateway.credentials import Credentials
 from serving.config import require
 from serving.cost import MAX_WEIGHT
 from serving.document import ConfigEntry, read, text_of
@@ -26,6 +25,16 @@ AUTHORIZATION = "authorization"
 USER = "x-fairlead-user"
 MAX_USERS = 1000  # per key, unless it says otherwise
 NO_TIERS: Mapping[str, float] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """The unchecked credentials and ids that a caller sends with a call; a field that it does not send is empty."""
+
+    authorization: str = ""  # "Bearer <API key>"
+    user: str = ""  # the user for whom the call is made
+    traceparent: str = ""  # the caller's span (W3C Trace Context)
+    request_id: str = ""  # the caller's id of the call
 
 
 @dataclass(frozen=True, slots=True)

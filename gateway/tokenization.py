@@ -5,11 +5,9 @@ from contextlib import ExitStack, contextmanager
 
 from fairlead.token_ids import unpack_ids
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
-from gateway.admission import Receive
-from gateway.core.held_bytes_limiter import HeldBytesLimiter
-from gateway.core.open_call_limiter import OpenCallLimiter
-from gateway.credentials import Credentials
-from gateway.tenants import CallerIdentity
+from gateway.call_request import Receive
+from gateway.core.client_limits import HeldBytesLimiter, OpenCallLimiter
+from gateway.tenants import CallerIdentity, Credentials
 from gateway.tools import check_rendered
 from gateway.upstream.cluster import Cluster
 from gateway.validation import check_prompt

@@ -56,7 +56,7 @@ def check_request(
 ) -> SamplingParams:
     """Make all checks that need no tokenized prompt, and return the sampling parameters; raise InvalidRequest.
 
-    See CallRequest and AdmittedRequest for the last two parameters.
+    See CallRequest for `fills_context`; with `cuts_max_tokens` the output has at most as many tokens as the context.
     """
     check_prompt(request.prompt, model)
     context = capacity(model)

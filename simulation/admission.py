@@ -5,7 +5,7 @@ from functools import partial
 
 from fairlead.errors import ClientLimit, QueueFull, error_for
 from gateway.core import call_events as events
-from gateway.core.open_call_limiter import OpenCallLimiter
+from gateway.core.client_limits import OpenCallLimiter
 from global_scheduler.core.dispatcher import Dispatcher
 from serving.cost import WeightedTokens
 from simulation.call import SimulatedCall

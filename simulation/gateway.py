@@ -189,7 +189,7 @@ class SimulatedGateway:
             in_interaction=self.admission.protected(opened.call),
             generated=submit.output_tokens,
             charged=submit.charged,
-            tokens_per_message=submit.tokens_per_message,
+            tokens_per_message=self._spec.tokens_per_message,
         )
         self._clock.after(2 * self._delay, partial(self._reach, attempt))
 

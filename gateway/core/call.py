@@ -113,9 +113,8 @@ class CallMachine:
     def _placed(self, placed: events.Placed, now: float) -> Sequence[Command]:
         self.state = QUEUED
         self.attempts.placed(placed.instance)
-        generated = b"".join(self._generated)
-        attempts, tokens_per_message = self.attempts, self._coalescer.tokens_per_message
-        return (Submit(attempts.number, generated, self.output_tokens, attempts.charged, tokens_per_message),)
+        attempts, generated = self.attempts, b"".join(self._generated)
+        return (Submit(attempts.number, generated, self.output_tokens, attempts.charged),)
 
     def _failed(self, failed: events.Failed, now: float) -> Sequence[Command]:
         if self.state in (DECIDING, ENCODING, PLACING):

@@ -37,7 +37,6 @@ class Submit:
     generated: bytes  # packed output of earlier attempts; the output continues after it
     output_tokens: int  # number of tokens in `generated`
     charged: bool  # whether an earlier attempt started, so that the prompt is charged
-    tokens_per_message: int  # tokens that the worker sends together
 
 
 @dataclass(frozen=True, slots=True)

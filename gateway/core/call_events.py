@@ -76,6 +76,8 @@ class Completed:
     finish_reason: FinishReason | None = None
     service: float = 0.0
     last: OutputChunk | None = None
+    stop_string: str = ""  # that ended the output, if one did
+    timings: object = None  # of the worker; the machine does not read them
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ class Ended:
     message: str = ""
     service: float = 0.0  # the whole charge for the attempt, in cost units; without meaning for UNAVAILABLE
     field: str = ""  # the path of the field that is the reason of REJECTED_INVALID, if one is
+    timings: object = None  # as in Completed
 
 
 @dataclass(frozen=True, slots=True)

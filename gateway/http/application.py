@@ -9,7 +9,7 @@ from fairlead.errors import FairleadError, Internal, Unavailable
 from gateway.admission import Admission
 from gateway.call import new_id
 from gateway.call_log import note_refusal
-from gateway.core.held_bytes_limiter import HeldBytesLimiter
+from gateway.core.client_limits import HeldBytesLimiter
 from gateway.core.response_store import ResponseStore
 from gateway.http.api import Api
 from gateway.http.asgi import Receive, Scope, Send

@@ -8,22 +8,21 @@ from itertools import islice
 
 from fairlead.errors import Cancelled, ClientLimit, FairleadError, InvalidRequest
 from fairlead.v1 import inference_pb2
-from gateway.admission import Admission, Receive
+from gateway.admission import Admission
 from gateway.call import Call, new_call
+from gateway.call_request import CallRequest, Receive
 from gateway.core.call_commands import Finished
+from gateway.core.client_limits import HeldBytesLimiter
 from gateway.core.coalescer import OutputChunk
-from gateway.core.held_bytes_limiter import HeldBytesLimiter
-from gateway.driver import CallDriver
-from gateway.front import Front
+from gateway.driver import CallDriver, CallerPort
 from gateway.http.api import Answer, Api, Generation, ParsedRequest
 from gateway.http.asgi import Headers
+from gateway.http.caller import HttpCaller
 from gateway.http.collected_output import CollectedOutput
 from gateway.http.event_stream import EventStream
-from gateway.http.front import HttpFront
 from gateway.http.left_out import MOST, left_out_header, unknown_fields
 from gateway.http.limit_headers import limit_headers
 from gateway.http.request import HttpRequest
-from gateway.request import CallRequest
 from serving import interaction_header
 from serving.names import tenant_of
 from serving.rpc.message_body_limiter import MessageBodyLimiter
@@ -34,7 +33,7 @@ STREAMING = "x-fairlead-streaming"
 TIMEOUT = "x-fairlead-timeout"
 EACH_TOKEN = "each_token"
 PING_SECONDS = 10.0
-Drive = Callable[[Front, Call], CallDriver]
+Drive = Callable[[CallerPort, Call], CallDriver]
 
 
 class Exchange:
@@ -100,8 +99,8 @@ class Exchange:
         call, credentials = self._calls[index], self._credentials
         if index and not credentials.request_id:  # so that the answer's id leads to all its calls in logs
             credentials = replace(credentials, request_id=self._calls[0].request_id)
-        front = HttpFront(self._admission, receive, credentials, partial(self._pass_on, index), self._break_off)
-        driver = self._drive(front, call)
+        caller = HttpCaller(credentials, receive, partial(self._pass_on, index), self._break_off)
+        driver = self._drive(caller, call)
         self._drivers.append(driver)
         try:
             async for message in driver.messages():
@@ -111,8 +110,8 @@ class Exchange:
                     await self._finish(index, message.last)
         finally:
             driver.gone()
-        if front.error is not None:
-            raise front.error
+        if caller.error is not None:
+            raise caller.error
 
     async def _receive(self) -> CallRequest:
         """Read the request, and begin the calls that it asks for beside the first."""

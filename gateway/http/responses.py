@@ -10,7 +10,6 @@ from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.core.response_store import ResponseStore, StoredResponse
 from gateway.core.session_tree import Session
-from gateway.credentials import Credentials
 from gateway.http.api import Api, Generation
 from gateway.http.errors import PreviousResponseNotFound, ResponseNotFound
 from gateway.http.input_item import add_items
@@ -19,7 +18,7 @@ from gateway.http.response_answer import ResponseAnswer, response_id
 from gateway.http.response_tools import ResponseTools
 from gateway.http.responses_request import ResponsesRequest, read
 from gateway.http.wishes import ask
-from gateway.tenants import CallerIdentity
+from gateway.tenants import CallerIdentity, Credentials
 
 SHOWN = 64  # characters of an unknown id that an error message shows
 

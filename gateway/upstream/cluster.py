@@ -47,7 +47,7 @@ class Cluster:
     ) -> None:
         self.members = Members()
         self.placements = PlacementCounts()
-        self._workers = WorkerLinks(secret, mutual_tls)
+        self._workers = WorkerLinks(secret, self._was_away, mutual_tls)
         self._changed = changed
         self._stall = StallDetector(time.monotonic())
         self._overloaded: list[str] = []
@@ -68,8 +68,7 @@ class Cluster:
             self._stall.beat(time.monotonic())
             await asyncio.sleep(BEAT_SECONDS)
 
-    def was_away(self) -> bool:
-        """Return whether this process stalled recently, so that its lost links do not mean failed peers."""
+    def _was_away(self) -> bool:
         return self._stall.explains(time.monotonic())
 
     async def close(self) -> None:

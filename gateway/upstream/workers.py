@@ -13,9 +13,10 @@ from fairlead.rpc.cancellation import reraise_cancellation
 from fairlead.rpc.channel import MAX_MESSAGE_BYTES
 from fairlead.rpc.status import from_call
 from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
+from gateway.core.call_events import Event, Lost
 from gateway.core.hedge import HEDGE_SECONDS
 from gateway.core.suspects import Suspects
-from gateway.upstream.attempt import Attempt, AttemptKey, Event, WorkerLost, is_joined, route
+from gateway.upstream.attempt import Attempt, AttemptKey, route
 from gateway.upstream.hedge import hedged
 from gateway.upstream.short_prompts import SHORT_PROMPT, Answer, ShortPrompts
 from serving.rpc.channel import open_channel, secret_metadata
@@ -35,10 +36,16 @@ WorkerKey = tuple[str, str]  # address and instance of a worker
 
 
 class WorkerLink:
-    """The link to one worker process. A submission opens its Session stream if there is none."""
+    """The link to one worker process. A submission opens its Session stream if there is none.
 
-    def __init__(self, address: str, secret: str, mutual_tls: MutualTls | None = None) -> None:
+    `was_away` returns whether this process stalled recently, so that a lost stream does not mean a failed worker.
+    """
+
+    def __init__(
+        self, address: str, secret: str, was_away: Callable[[], bool], mutual_tls: MutualTls | None = None
+    ) -> None:
         self.address = address
+        self._was_away = was_away
         self.attempts: dict[AttemptKey, Attempt] = {}
         self.encoding = 0  # number of prompts that the worker now tokenizes
         self.received = 0  # number of received messages
@@ -61,7 +68,7 @@ class WorkerLink:
         if self._writer is None:
             self._writer = CoalescingWriter(worker_pb2.SessionCommands)
             self._reader = asyncio.create_task(self._session(self._writer))
-        attempt = Attempt((submit.request_id, submit.attempt), is_joined(submit), receive, self.abort)
+        attempt = Attempt.of(submit, receive, self.abort)
         self.attempts[attempt.key] = attempt
         self._writer.pending.submits.append(submit)
         self._writer.flush()
@@ -134,8 +141,9 @@ class WorkerLink:
             lost, self.attempts = self.attempts, {}
             level = logging.INFO if self._closing and not lost else logging.WARNING
             log.log(level, "worker session ended", extra={"worker": self.address, "reason": reason, "lost": len(lost)})
+            event = Lost(self._was_away())
             for attempt in lost.values():
-                attempt.receive(WorkerLost())
+                attempt.receive(event)
 
 
 class WorkerLinks:
@@ -144,11 +152,13 @@ class WorkerLinks:
     def __init__(
         self,
         secret: str,
+        was_away: Callable[[], bool],
         mutual_tls: MutualTls | None = None,
         silent_seconds: float = SILENT_SECONDS,
         encode_seconds: float = ENCODE_SECONDS,
     ) -> None:
         self._secret = secret
+        self._was_away = was_away
         self._encode_seconds = encode_seconds
         self._mutual_tls = mutual_tls
         self._links: dict[WorkerKey, WorkerLink] = {}
@@ -162,7 +172,7 @@ class WorkerLinks:
         """Return the link to one worker process; create it if necessary."""
         key = (address, instance)
         if key not in self._links:
-            self._links[key] = WorkerLink(address, self._secret, self._mutual_tls)
+            self._links[key] = WorkerLink(address, self._secret, self._was_away, self._mutual_tls)
         return self._links[key]
 
     def load(self, member: scheduler_pb2.Member) -> int:

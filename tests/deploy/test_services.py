@@ -13,8 +13,7 @@ import pytest
 from endpoint_picker.config import PickerConfig
 from engine_adapter.config import AdapterConfig
 from gateway.config import GatewayConfig
-from gateway.credentials import Credentials
-from gateway.tenants import Tenants
+from gateway.tenants import Credentials, Tenants
 from global_scheduler.config import SchedulerConfig
 from local_worker.config import WorkerConfig
 from serving.config import load

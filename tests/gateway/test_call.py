@@ -136,7 +136,6 @@ class CallHistories(RuleBasedStateMachine):
                 assert unpack_ids(command.generated) == self.received
                 assert command.output_tokens == len(self.received)
                 assert command.charged == any("started" in attempt.fates for attempt in self.attempts[:-1])
-                assert command.tokens_per_message == self.tokens_per_message
             case Abort():
                 assert self.at_worker
                 self.at_worker = False
@@ -372,7 +371,7 @@ def test_one_call_from_its_arrival_to_its_end() -> None:
     assert machine.handle(Arrived(), 0.0) == (Decide(),)
     assert machine.handle(Decided(), 0.1) == (Encode(),)
     assert machine.handle(Encoded(), 0.2) == (Place(1, ()),)
-    assert machine.handle(Placed("a1"), 0.3) == (Submit(1, b"", 0, charged=False, tokens_per_message=1),)
+    assert machine.handle(Placed("a1"), 0.3) == (Submit(1, b"", 0, charged=False),)
     assert machine.handle(Started(3, 5.0), 0.4) == (Send(Accepted(3)),)
     assert machine.handle(Tokens(pack_ids([7]), "x", 7.0), 0.5) == ()
     assert machine.handle(Written(), 0.6) == (Send(OutputChunk(pack_ids([7]), "x", ())),)

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack
 from typing import Any
 
 import grpc
@@ -15,25 +14,22 @@ from opentelemetry.metrics import get_meter
 
 from fairlead.errors import FairleadError, Internal, Unavailable
 from fairlead.outcomes import Outcome
-from fairlead.token_ids import pack_ids
-from fairlead.v1 import inference_pb2, scheduler_pb2, scheduler_pb2_grpc, worker_pb2
+from fairlead.prompt import as_prompt
+from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, scheduler_pb2_grpc, worker_pb2
 from gateway.call import Call
 from gateway.call_log import CallLog
+from gateway.call_request import CallRequest
 from gateway.core.call_commands import Message
-from gateway.core.held_bytes_limiter import HeldBytesLimiter
-from gateway.driver import CallDriver
+from gateway.core.client_limits import HeldBytesLimiter
+from gateway.driver import CallDrivers
 from gateway.metrics import CallMetrics
-from gateway.prepared_request import AdmittedRequest, PreparedRequest
-from gateway.tenants import CallerIdentity
+from gateway.tenants import Credentials
 from gateway.upstream.cluster import Cluster, Placement
 from gateway.upstream.placements import Decision
 from serving.rpc.server import Server
-from serving.sampling_params import SamplingParams
 from serving.telemetry.traces import Traces
+from tests.gateway.open_admission import open_admission
 from tests.gateway.scripted_worker import SECRET, ScriptedWorker
-from throttler.core.decider import Arrival, Permit
-from throttler.core.throttle import Caller
-from throttler.core.token_limits import UNRESERVED
 
 MODEL = scheduler_pb2.ModelInfo(name="m")
 STATE = scheduler_pb2.ClusterState(
@@ -162,40 +158,17 @@ def request(request_id: str = "r", excluded: tuple[str, ...] = ()) -> scheduler_
     return scheduler_pb2.DispatchRequest(request_id=request_id, attempt=1, model="m", excluded=excluded)
 
 
-class Impatient:
-    """A front whose request is let in and tokenized at once."""
+class SilentCaller:
+    """A caller that asks for a few tokens, and goes before any has come."""
 
-    async def admit(self, call: Call) -> AdmittedRequest:
-        return AdmittedRequest(
-            request=inference_pb2.GenerateRequest(),
-            identity=CallerIdentity("ann", "default", 1.0),
-            model=MODEL,
-            sampling=SamplingParams(max_tokens=4),
-            permit=Permit(Arrival(Caller("default", "ann", "a")), None, None, False, 0, b"", 1.0, UNRESERVED),
-            waiting=ExitStack(),
-        )
+    credentials = Credentials()
+
+    async def receive(self) -> CallRequest:
+        sampling = common_pb2.SamplingParams(max_tokens=4)
+        return CallRequest(message=inference_pb2.GenerateRequest(model="m", prompt=as_prompt("x"), sampling=sampling))
 
     def write(self, message: Message) -> bool:
         return False
-
-    async def encode(self, admitted: AdmittedRequest, call: Call) -> PreparedRequest:
-        return PreparedRequest(
-            request_id=call.request_id,
-            client="ann",
-            model="m",
-            token_ids=pack_ids([1, 2]),
-            digests=b"",
-            revision="",
-            system_tokens=0,
-            sampling=admitted.sampling,
-            weight=1.0,
-            user_weight=1.0,
-            interaction="",
-            in_interaction=False,
-            cache_scope="",
-            public_tokens=0,
-            deadline=None,
-        )
 
     def refuse(self, error: FairleadError) -> None:
         assert error.outcome is Outcome.CANCELLED
@@ -242,10 +215,20 @@ async def test_a_cancelled_request_is_withdrawn(linked: Linked) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-async def test_a_call_that_goes_before_its_worker_was_reached_is_withdrawn(linked: Linked) -> None:
+async def test_a_call_that_goes_before_its_worker_was_reached_is_withdrawn(
+    linked: Linked, worker: ScriptedWorker
+) -> None:
+    model = scheduler_pb2.ModelInfo(
+        name="m", vocab_size=10, max_prompt_tokens=100, max_model_tokens=200, kv_tokens=200, longest_token=20
+    )
+    tokenizer = scheduler_pb2.Member(worker="a", instance="a1", address=worker.address, model=model)
+    linked.scheduler.say(scheduler_pb2.ClusterState(epoch=1, members=[tokenizer]))
+    await linked.until(lambda: linked.cluster.members.resolve("m").vocab_size == 10)
     journal = CallLog(Traces(), CallMetrics(get_meter("test")))
-    held, call = HeldBytesLimiter(1000, "outputs"), Call(request_id="r", deadline=None)
-    driver = CallDriver(Impatient(), linked.cluster, journal, held, call, 60.0)
+    drivers = CallDrivers(
+        open_admission(linked.cluster), linked.cluster, journal, HeldBytesLimiter(1000, "outputs"), 60.0
+    )
+    driver = drivers.drive(SilentCaller(), Call(request_id="r", deadline=None))
     with socket.create_server(("127.0.0.1", 0)) as mute:
         mute.setblocking(False)
         waiting = asyncio.ensure_future(anext(driver.messages()))

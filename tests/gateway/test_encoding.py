@@ -14,32 +14,19 @@ from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc, scheduler
 from gateway.admission import Admission
 from gateway.call import Call
 from gateway.call_log import CallLog
-from gateway.calls_in_progress import CallsInProgress
-from gateway.core.held_bytes_limiter import HeldBytesLimiter
-from gateway.core.open_call_limiter import OpenCallLimiter
-from gateway.core.tool_call_ids import ToolCallIds
-from gateway.credentials import Credentials
+from gateway.call_request import CallRequest
+from gateway.core.client_limits import HeldBytesLimiter
+from gateway.driver import CallDrivers
 from gateway.metrics import CallMetrics
-from gateway.prepared_request import PreparedRequest
-from gateway.request import CallRequest
 from gateway.service import InferenceService, add_inference_to_server
-from gateway.tenants import CACHE_SCOPES, Tenants
+from gateway.tenants import Credentials
 from gateway.upstream.cluster import LONG_PROMPT, Cluster
-from serving.cost import WeightedTokens
 from serving.rpc.server import Server
 from serving.telemetry.traces import Traces
 from serving.watched_cluster import WatchedCluster
-from throttler.core.decider import Decider
-from throttler.core.expectations import Expectations
-from throttler.core.interactions import Interactions
-from throttler.core.profiles import Profiles
-from throttler.core.quota import LocalQuota
-from throttler.core.token_limits import TokenLimits
-from throttler.core.unlimited import Unlimited
-from throttler.store import LocalStore
-from throttler.throttler import Throttler
+from tests.gateway.open_admission import open_admission
+from tests.gateway.scripted_worker import SECRET
 
-SECRET = "a secret of the gateway's tests"
 LONG, SHORT = "x" * LONG_PROMPT, "x"
 LONGEST_TOKEN = 20  # characters
 
@@ -85,37 +72,21 @@ async def admission(tokenizer: HeldTokenizer) -> AsyncIterator[Admission]:
     reported = WatchedCluster()
     reported.apply(scheduler_pb2.ClusterState(members=[member]))
     cluster.members.update(reported)
-    profiles = Profiles()
-    decider = Decider(
-        Unlimited(),
-        Interactions(SECRET, profiles),
-        Expectations(profiles),
-        TokenLimits(profiles, LocalQuota(), WeightedTokens()),
-    )
-    throttler = Throttler(decider, LocalStore(), lambda _: None)
-    yield Admission(
-        cluster=cluster,
-        tenants=Tenants.load(""),
-        throttler=throttler,
-        profiles=profiles,
-        open_calls=OpenCallLimiter(per_client=100, total=1000),
-        waiting_prompts=HeldBytesLimiter(100 * LONG_PROMPT, "prompts"),
-        cache_scope=CACHE_SCOPES["user"],
-        cuts_max_tokens=True,
-        tool_call_ids=ToolCallIds(SECRET),
-    )
+    yield open_admission(cluster)
     await cluster.close()
 
 
-def admitted(admission: Admission, user: str, prompt: str | common_pb2.Prompt) -> asyncio.Task[PreparedRequest]:
+def admitted(admission: Admission, user: str, prompt: str | common_pb2.Prompt) -> asyncio.Task[worker_pb2.Submit]:
     request = inference_pb2.GenerateRequest(prompt=as_prompt(prompt) if isinstance(prompt, str) else prompt)
     call = Call(request_id=user, deadline=None)
 
     async def receive() -> CallRequest:
         return CallRequest(message=request)
 
-    async def work() -> PreparedRequest:
-        return await admission.encode(await admission.admit(receive, Credentials(user=user), call), call)
+    async def work() -> worker_pb2.Submit:
+        await admission.admit(call, receive, Credentials(user=user))
+        await admission.prepare(call)
+        return call.request.submit
 
     return asyncio.create_task(work())
 
@@ -178,11 +149,11 @@ async def test_the_longest_prompts_are_tokenized(
 async def test_a_refused_request_is_forgotten_at_once(admission: Admission) -> None:
     journal = CallLog(Traces(), CallMetrics(get_meter("test")))
     cluster = Cluster(["127.0.0.1:1"], SECRET, lambda: None)
-    calls = CallsInProgress(cluster, journal, HeldBytesLimiter(1000, "outputs"), 60.0)
+    drivers = CallDrivers(admission, cluster, journal, HeldBytesLimiter(1000, "outputs"), 60.0)
     server = Server("127.0.0.1:0")
     server.add(
         add_inference_to_server,
-        InferenceService(cluster, admission, calls, server.bodies),
+        InferenceService(cluster, admission, drivers, server.bodies),
         "fairlead.v1.Inference",
     )
     await server.start()

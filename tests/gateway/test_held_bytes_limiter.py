@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.errors import ClientLimit
-from gateway.core.held_bytes_limiter import OF_FREE, HeldBytesLimiter
+from gateway.core.client_limits import OF_FREE, HeldBytesLimiter
 
 TOTAL = 40
 CLIENTS = ("a", "b/u", "b/v", "b/w", "b/x")

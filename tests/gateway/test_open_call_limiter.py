@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.errors import ClientLimit, QueueFull
-from gateway.core.open_call_limiter import OF_FREE, OpenCallLimiter
+from gateway.core.client_limits import OF_FREE, OpenCallLimiter
 
 PER_CLIENT, TOTAL, RESERVE = 4, 20, 2
 CLIENTS = ("a", "b/u", "b/v", "b/w", "b/x", "c/u")

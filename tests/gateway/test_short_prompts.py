@@ -62,7 +62,7 @@ async def tokenizer() -> AsyncIterator[CountingTokenizer]:
 
 @pytest.fixture
 async def workers() -> AsyncIterator[WorkerLinks]:
-    workers = WorkerLinks(SECRET)
+    workers = WorkerLinks(SECRET, lambda: False)
     yield workers
     await workers.close()
 

@@ -4,9 +4,8 @@ from pathlib import Path
 import pytest
 
 from fairlead.errors import ClientLimit, FairleadError, InvalidRequest, PermissionDenied, Unauthenticated
-from gateway.credentials import Credentials
-from gateway.grpc_front import shown
-from gateway.tenants import CallerIdentity, Tenant, Tenants
+from gateway.grpc_caller import shown
+from gateway.tenants import CallerIdentity, Credentials, Tenant, Tenants
 from serving.config import ConfigError
 
 

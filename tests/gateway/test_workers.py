@@ -2,19 +2,22 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import cast
 
 import pytest
 
 from fairlead.errors import DeadlineExceeded, InvalidRequest, Unavailable
+from fairlead.outcomes import FinishReason, Outcome
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
-from gateway.upstream.attempt import Event, LastTokens, WorkerLost
+from gateway.core.call_events import Completed, Ended, Event, Lost, Tokens
+from gateway.core.coalescer import OutputChunk
 from gateway.upstream.workers import COMPARED, WorkerLinks
 from tests.gateway.scripted_worker import SECRET, ScriptedWorker
 
 
 @pytest.fixture
 async def workers() -> AsyncIterator[WorkerLinks]:
-    workers = WorkerLinks(SECRET)
+    workers = WorkerLinks(SECRET, lambda: False)
     yield workers
     await workers.close()
 
@@ -34,6 +37,11 @@ def submit(workers: WorkerLinks, worker: ScriptedWorker, request_id: str, attemp
 
 def tokens(request_id: str, attempt: int, text: str) -> worker_pb2.Tokens:
     return worker_pb2.Tokens(request_id=request_id, attempt=attempt, text=text)
+
+
+def said(text: str) -> Tokens:
+    """The event that such a message is for its attempt."""
+    return Tokens(b"", text)
 
 
 async def test_what_happens_in_one_tick_is_one_message(workers: WorkerLinks, worker: ScriptedWorker) -> None:
@@ -70,9 +78,9 @@ async def test_events_reach_their_attempt_and_no_other(workers: WorkerLinks, wor
     )
     worker.events.put_nowait(worker_pb2.StepEvents(ended=[worker_pb2.Ended(request_id="r", attempt=2)]))
     worker.events.put_nowait(worker_pb2.StepEvents(tokens=[tokens("r", 2, "after the end"), tokens("s", 1, "t")]))
-    assert [await other.events.get(), await other.events.get()] == [tokens("s", 1, "s"), tokens("s", 1, "t")]
-    assert await new.events.get() == tokens("r", 2, "new")
-    assert isinstance(await new.events.get(), worker_pb2.Ended)
+    assert [await other.events.get(), await other.events.get()] == [said("s"), said("t")]
+    assert await new.events.get() == said("new")
+    assert isinstance(await new.events.get(), Ended)
     assert new.events.empty()
     assert old.events.empty()
 
@@ -82,14 +90,38 @@ async def test_the_last_tokens_of_a_completed_attempt_come_with_its_end(
 ) -> None:
     completed, failed = submit(workers, worker, "c"), submit(workers, worker, "f")
     ends = [
-        worker_pb2.Ended(request_id="c", attempt=1, outcome=common_pb2.OUTCOME_COMPLETED),
-        worker_pb2.Ended(request_id="f", attempt=1, outcome=common_pb2.OUTCOME_INTERNAL),
+        worker_pb2.Ended(
+            request_id="c",
+            attempt=1,
+            outcome=common_pb2.OUTCOME_COMPLETED,
+            finish_reason=common_pb2.FINISH_REASON_STOP,
+            stop_string="!",
+            usage=common_pb2.Usage(service=3),
+            timings=common_pb2.Timings(finished=5),
+            text="held back",
+        ),
+        worker_pb2.Ended(request_id="f", attempt=1, outcome=common_pb2.OUTCOME_INTERNAL, message="why", field="x"),
     ]
-    said = [tokens("c", 1, "1"), tokens("f", 1, "1"), tokens("c", 1, "2"), tokens("c", 1, "3"), tokens("f", 1, "2")]
-    worker.events.put_nowait(worker_pb2.StepEvents(tokens=said, ended=ends))
+    messages = [tokens("c", 1, "1"), tokens("f", 1, "1"), tokens("c", 1, "2"), tokens("c", 1, "3"), tokens("f", 1, "2")]
+    worker.events.put_nowait(worker_pb2.StepEvents(tokens=messages, ended=ends))
     came = [await completed.events.get() for _ in range(3)]
-    assert came == [tokens("c", 1, "1"), tokens("c", 1, "2"), LastTokens(tokens("c", 1, "3"), ends[0])]
-    assert [await failed.events.get() for _ in range(3)] == [tokens("f", 1, "1"), tokens("f", 1, "2"), ends[1]]
+    last = OutputChunk(b"", "3held back", (), ())
+    assert came == [said("1"), said("2"), Completed(FinishReason.STOP, 3, last, "!", common_pb2.Timings(finished=5))]
+    failure = Ended(Outcome.INTERNAL, "why", 0.0, "x", common_pb2.Timings())
+    assert [await failed.events.get() for _ in range(3)] == [said("1"), said("2"), failure]
+
+
+async def test_an_end_that_only_a_newer_worker_knows_ends_one_attempt_and_not_the_session(
+    workers: WorkerLinks, worker: ScriptedWorker
+) -> None:
+    strange, other = submit(workers, worker, "r"), submit(workers, worker, "s")
+    unknown = worker_pb2.Ended(request_id="r", attempt=1, outcome=cast("common_pb2.Outcome", 999))
+    worker.events.put_nowait(worker_pb2.StepEvents(ended=[unknown]))
+    worker.events.put_nowait(worker_pb2.StepEvents(tokens=[tokens("s", 1, "goes on")]))
+    end = await strange.events.get()
+    assert isinstance(end, Ended)
+    assert (end.outcome, "999" in end.message) == (Outcome.INTERNAL, True)
+    assert await other.events.get() == said("goes on")
 
 
 @pytest.mark.parametrize(
@@ -117,13 +149,13 @@ async def test_tokens_of_one_message_are_joined_unless_the_caller_wants_each_or_
     worker.events.put_nowait(worker_pb2.StepEvents(tokens=[steps[0], tokens("s", 1, "other"), *steps[1:]]))
     worker.events.put_nowait(worker_pb2.StepEvents(ended=[worker_pb2.Ended(request_id="r", attempt=1)]))
     came = [await submitted.events.get() for _ in texts]
-    assert [(each.text, each.token_ids) for each in came if isinstance(each, worker_pb2.Tokens)] == [
+    assert [(each.text, each.token_ids) for each in came if isinstance(each, Tokens)] == [
         (text, b"".join(letter.encode() * 4 for letter in text)) for text in texts
     ]
-    assert isinstance(came[-1], worker_pb2.Tokens)
+    assert isinstance(came[-1], Tokens)
     assert came[-1].service == 2
-    assert isinstance(await submitted.events.get(), worker_pb2.Ended)
-    assert await other.events.get() == tokens("s", 1, "other")
+    assert isinstance(await submitted.events.get(), Ended)
+    assert await other.events.get() == said("other")
 
 
 async def test_a_receiver_may_abort_in_the_middle_of_a_message(workers: WorkerLinks, worker: ScriptedWorker) -> None:
@@ -136,10 +168,10 @@ async def test_a_receiver_may_abort_in_the_middle_of_a_message(workers: WorkerLi
     aborted = workers.link(worker.address, "").submit(worker_pb2.Submit(request_id="r", attempt=1), receive)
     other = submit(workers, worker, "s")
     end = worker_pb2.Ended(request_id="r", attempt=1, outcome=common_pb2.OUTCOME_COMPLETED)
-    said = [tokens("r", 1, "1"), tokens("r", 1, "2"), tokens("s", 1, "other")]
-    worker.events.put_nowait(worker_pb2.StepEvents(tokens=said, ended=[end]))
-    assert await other.events.get() == tokens("s", 1, "other")
-    assert came == [tokens("r", 1, "1")]
+    messages = [tokens("r", 1, "1"), tokens("r", 1, "2"), tokens("s", 1, "other")]
+    worker.events.put_nowait(worker_pb2.StepEvents(tokens=messages, ended=[end]))
+    assert await other.events.get() == said("other")
+    assert came == [said("1")]
 
 
 async def test_a_broken_stream_is_told_to_each_of_its_requests_and_then_replaced(
@@ -148,9 +180,9 @@ async def test_a_broken_stream_is_told_to_each_of_its_requests_and_then_replaced
     attempts = [submit(workers, worker, request_id) for request_id in "abc"]
     await worker.commands.get()
     await worker.server.stop(0)
-    assert [await attempt.events.get() for attempt in attempts] == [WorkerLost()] * 3
+    assert [await attempt.events.get() for attempt in attempts] == [Lost()] * 3
     again = submit(workers, worker, "d")
-    assert await again.events.get() == WorkerLost()
+    assert await again.events.get() == Lost()
 
 
 async def test_a_prompt_is_tokenized_by_whoever_is_alive(workers: WorkerLinks, worker: ScriptedWorker) -> None:
@@ -196,7 +228,7 @@ async def test_prompts_that_are_tokenized_count_as_load(workers: WorkerLinks, wo
 
 
 async def test_a_worker_that_does_not_answer_is_not_waited_for(workers: WorkerLinks, worker: ScriptedWorker) -> None:
-    frozen, impatient = ScriptedWorker(), WorkerLinks(SECRET, encode_seconds=1.0)
+    frozen, impatient = ScriptedWorker(), WorkerLinks(SECRET, lambda: False, encode_seconds=1.0)
     frozen.is_frozen = True
     await frozen.server.start()
     members = [scheduler_pb2.Member(worker=name, address=frozen.address) for name in "ab"]
@@ -225,28 +257,28 @@ async def test_links_to_former_members_are_closed_when_idle(workers: WorkerLinks
 
 
 async def test_a_former_member_is_lost_when_it_falls_silent(worker: ScriptedWorker) -> None:
-    workers = WorkerLinks(SECRET, silent_seconds=2.0)
+    workers = WorkerLinks(SECRET, lambda: False, silent_seconds=2.0)
     attempt = submit(workers, worker, "r")
     await worker.commands.get()
     workers.keep([])
     for number in range(4):
         worker.events.put_nowait(worker_pb2.StepEvents(tokens=[tokens("r", 1, str(number))]))
         event = await attempt.events.get()
-        assert isinstance(event, worker_pb2.Tokens), "as long as it speaks it goes on"
-    assert isinstance(await attempt.events.get(), WorkerLost)
+        assert isinstance(event, Tokens), "as long as it speaks it goes on"
+    assert isinstance(await attempt.events.get(), Lost)
     await workers.close()
 
 
 async def test_a_member_that_was_away_for_a_moment_keeps_its_requests(worker: ScriptedWorker) -> None:
-    workers = WorkerLinks(SECRET, silent_seconds=0.1)
+    workers = WorkerLinks(SECRET, lambda: False, silent_seconds=0.1)
     gone = ScriptedWorker()
     await gone.server.start()
     member = scheduler_pb2.Member(worker="a", address=worker.address)
     kept, lost = submit(workers, worker, "r"), submit(workers, gone, "s")
     workers.keep([])
     workers.keep([member])
-    assert isinstance(await lost.events.get(), WorkerLost), "the time is over"
+    assert isinstance(await lost.events.get(), Lost), "the time is over"
     worker.events.put_nowait(worker_pb2.StepEvents(tokens=[tokens("r", 1, "here")]))
-    assert isinstance(await kept.events.get(), worker_pb2.Tokens)
+    assert isinstance(await kept.events.get(), Tokens)
     await gone.server.stop(0)
     await workers.close()

@@ -18,10 +18,10 @@ import uvloop
 
 from cli.stack import Stack
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
+from gateway.core.call_events import Completed, Ended, Event, Tokens
 from gateway.core.coalescer import TOKENS
 from gateway.http.asgi import Receive, Scope, Send
 from gateway.http.server import HttpServer
-from gateway.upstream.attempt import Event, LastTokens
 from gateway.upstream.scheduler import SchedulerLink
 from gateway.upstream.short_prompts import SHORT_PROMPT
 from gateway.upstream.workers import WorkerLinks
@@ -44,7 +44,7 @@ class BareGateway:
     def __init__(self, scheduler: str, secret: str) -> None:
         self.scheduler = SchedulerLink(scheduler, secret, self._on_report, lambda: 0)
         self.has_workers = asyncio.Event()
-        self._workers = WorkerLinks(secret)
+        self._workers = WorkerLinks(secret, lambda: False)
         self._members: Iterator[scheduler_pb2.Member] = iter(())
         self._numbers = itertools.count()
         self._asked = msgspec.json.Decoder(Asked)
@@ -79,9 +79,9 @@ class BareGateway:
         connection, ended = scope["state"]["connection"], asyncio.get_running_loop().create_future()
 
         def forward(event: Event) -> None:
-            if isinstance(event, LastTokens | worker_pb2.Ended):
+            if isinstance(event, Completed | Ended):
                 ended.set_result(None)
-            elif isinstance(event, worker_pb2.Tokens):
+            elif isinstance(event, Tokens):
                 connection.write_chunk(EVENT)
 
         submit = worker_pb2.Submit(

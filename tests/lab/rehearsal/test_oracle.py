@@ -10,8 +10,8 @@ import pytest
 
 from gateway.core import call
 from gateway.core.attempts import Attempts
+from gateway.core.client_limits import OpenCallLimiter
 from gateway.core.hedge import Hedge
-from gateway.core.open_call_limiter import OpenCallLimiter
 from global_scheduler.core.block_tree import BlockTree
 from global_scheduler.core.fleet import Fleet
 from global_scheduler.core.outstanding_table import slots

@@ -1,45 +1,32 @@
-"""One front: callers over HTTP."""
+"""A caller over HTTP."""
 
 from collections.abc import Callable
 
 from fairlead.errors import FairleadError
-from gateway.admission import Admission, Receive
-from gateway.call import Call
+from gateway.call_request import CallRequest, Receive
 from gateway.core.call_commands import Accepted, Finished, Message
 from gateway.core.coalescer import OutputChunk
-from gateway.credentials import Credentials
-from gateway.prepared_request import AdmittedRequest, PreparedRequest
-from gateway.request import CallRequest
+from gateway.tenants import Credentials
 
 
-class HttpFront:
+class HttpCaller:
     """The caller of one call; `pass_on` writes a chunk or returns False, `break_off` ends the answer as it is."""
 
     def __init__(
         self,
-        admission: Admission,
-        receive: Receive[CallRequest],
         credentials: Credentials,
+        receive: Receive[CallRequest],
         pass_on: Callable[[OutputChunk], bool],
         break_off: Callable[[FairleadError], None],
     ) -> None:
+        self.credentials = credentials
+        self.receive = receive
         self.error: FairleadError | None = None  # with which the call is to end
-        self._admission = admission
-        self._receive = receive
-        self._credentials = credentials
         self._pass_on = pass_on
         self._break_off = break_off
 
-    async def admit(self, call: Call) -> AdmittedRequest:
-        """See Front."""
-        return await self._admission.admit(self._receive, self._credentials, call)
-
-    async def encode(self, admitted: AdmittedRequest, call: Call) -> PreparedRequest:
-        """See Front."""
-        return await self._admission.encode(admitted, call)
-
     def write(self, message: Message) -> bool:
-        """See Front. HTTP has no message that says that a call is accepted."""
+        """See CallerPort. HTTP has no message that says that a call is accepted."""
         match message:
             case OutputChunk():
                 return self._pass_on(message)
@@ -49,10 +36,10 @@ class HttpFront:
                 return False
 
     def refuse(self, error: FairleadError) -> None:
-        """See Front."""
+        """See CallerPort."""
         self.error = error
 
     def hang_up(self, error: FairleadError) -> None:
-        """See Front."""
+        """See CallerPort."""
         self.error = error
         self._break_off(error)

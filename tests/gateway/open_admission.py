@@ -1,0 +1,41 @@
+"""Admission without keys and without limits, for tests of what follows it."""
+
+from gateway.admission import Admission
+from gateway.core.client_limits import HeldBytesLimiter, OpenCallLimiter
+from gateway.core.tool_call_ids import ToolCallIds
+from gateway.tenants import CACHE_SCOPES, Tenants
+from gateway.upstream.cluster import LONG_PROMPT, Cluster
+from serving.cost import WeightedTokens
+from tests.gateway.scripted_worker import SECRET
+from throttler.core.decider import Decider
+from throttler.core.expectations import Expectations
+from throttler.core.interactions import Interactions
+from throttler.core.profiles import Profiles
+from throttler.core.quota import LocalQuota
+from throttler.core.token_limits import TokenLimits
+from throttler.core.unlimited import Unlimited
+from throttler.store import LocalStore
+from throttler.throttler import Throttler
+
+
+def open_admission(cluster: Cluster) -> Admission:
+    """Return an admission whose prompts the workers of `cluster` tokenize."""
+    profiles = Profiles()
+    decider = Decider(
+        Unlimited(),
+        Interactions(SECRET, profiles),
+        Expectations(profiles),
+        TokenLimits(profiles, LocalQuota(), WeightedTokens()),
+    )
+    throttler = Throttler(decider, LocalStore(), lambda _: None)
+    return Admission(
+        cluster=cluster,
+        tenants=Tenants.load(""),
+        throttler=throttler,
+        profiles=profiles,
+        open_calls=OpenCallLimiter(per_client=100, total=1000),
+        waiting_prompts=HeldBytesLimiter(100 * LONG_PROMPT, "prompts"),
+        cache_scope=CACHE_SCOPES["user"],
+        cuts_max_tokens=True,
+        tool_call_ids=ToolCallIds(SECRET),
+    )
