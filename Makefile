@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 # Tests in several processes (tests/parallel.py) compute with one thread each. What they start finds its code compiled.
 PYTEST = env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/pytest -q --parallel
 SEEDS ?= 1000
-ATTACKS ?= --rounds 1000 --fuzzed 1000000 --calls 100000 --users 10000 --frames 20000 --crafted 4194304 --honest 12 --requests 10000
+ATTACKS ?= --rounds 11 --fuzzed 8000 --calls 3000 --users 500 --frames 10000 --crafted 1048576 --honest 6 --streams 6 --requests 1500 --slope 30000
 
 help: ## show this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
@@ -53,7 +53,7 @@ build/gpu-kernels/.ready: lab/bench/gpu/kernels.py constraints/gpu.txt | $(READY
 gpu-pack: setup build/gpu-kernels/.ready ## make build/gpu-pack for a GPU machine without a package registry (lab/bench/GPU.md)
 	$(BIN)/python -m lab.bench.gpu.pack $(if $(WORKER),--worker)
 
-attack: setup ## attack real processes for hours, or as long as ATTACKS says, and write build/attacks.md
+attack: setup ## attack real processes for a quarter of an hour, or as long as ATTACKS says, and write build/attacks.md
 	@mkdir -p build
 	$(BIN)/pytest tests/attacks tests/gateway/http/test_fuzz.py --timeout 0 --report build/attacks.md $(ATTACKS)
 

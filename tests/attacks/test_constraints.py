@@ -136,8 +136,11 @@ async def test_masks_that_take_long_do_not_slow_other_tenants(worker: Process, r
         ratio = medians[name] / medians["control"]
         rate = f"{1000 * medians[name]:.1f} ms between a victim's tokens, {ratio:.2f} of the control's, calls"
         report.add(f"30 calls with {name if sampling else 'no constraint'}", Counter({rate: sizes.streams}))
-    if sizes.streams > Sizes().streams:
-        assert all(medians[name] < 1.5 * medians["control"] for name in ATTACKS), medians
+    worst = max(ATTACKS, key=medians.__getitem__)
+    what = f"time between a caller's tokens beside 30 calls with {worst}"
+    times = medians[worst] / medians["control"]
+    report.target(what, f"{times:.2f} times that beside 30 calls without a constraint", "at most 1.5")
+    assert sizes.streams == Sizes().streams or times <= 1.5, medians
 
 
 async def test_a_worker_stops_whatever_is_compiled(worker: Process, sessions: tuple[Gateway, Gateway]) -> None:
