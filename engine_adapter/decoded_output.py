@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Collection
 
-from engine_adapter.engine_api import OutputPiece
+from engine_adapter.engine_api import EngineAway, OutputPiece
 from local_worker.core.output_text import OutputText
 from local_worker.core.request import Request
 
@@ -32,6 +32,8 @@ class DecodedOutput:
         held = OutputPiece([], "", [], None)
         async for piece in self._generate(self._request):
             left -= len(piece.tokens)
+            if left < 0:
+                raise EngineAway("the engine generated more tokens than were asked for")
             whole = OutputPiece([*held.tokens, *piece.tokens], "", [*held.logprobs, *piece.logprobs], piece.finish)
             if piece.finish is None and piece.tokens and (left <= 0 or piece.tokens[-1] in self._last):
                 held = whole

@@ -5,6 +5,7 @@ import math
 from engine_adapter.engine_api import EngineAway, EngineCounts, EngineInfo, OutputPiece
 
 MOST_TOKENS = 2**31 - 1
+MOST_CHARACTERS = 512  # of a name
 MOST_BLOCK_TOKENS = 2**16
 MOST_REQUESTS = 2**31 - 1
 IDS = 2**32
@@ -12,7 +13,7 @@ MOST_EMPTY = 10_000  # consecutive pieces of an output without a token
 
 
 def check_info(info: EngineInfo) -> None:
-    """Raise EngineAway when a figure of `info` is out of its range."""
+    """Raise EngineAway when a figure of `info` is out of its range, or a name cannot stand in a line of a log."""
     claims = {
         "context": (info.max_model_tokens, MOST_TOKENS),
         "block size": (info.block_tokens, MOST_BLOCK_TOKENS),
@@ -21,6 +22,9 @@ def check_info(info: EngineInfo) -> None:
         "vocabulary": (info.vocab_size if info.vocab_size is not None else 1, IDS),
         "number of running requests": (info.max_running if info.max_running is not None else 1, MOST_REQUESTS),
     }
+    for name, text in {"model": info.model, "path": info.root, "version": info.engine}.items():
+        if len(text) > MOST_CHARACTERS or not text.isprintable():
+            raise EngineAway(f"the engine's {name} is no name of at most {MOST_CHARACTERS} characters: {text[:64]!a}")
     for name, (value, most) in claims.items():
         if not 1 <= value <= most:
             raise EngineAway(f"the engine's {name} is {value}, not from 1 to {most}")

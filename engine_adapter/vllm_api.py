@@ -182,7 +182,7 @@ def _piece(data: bytes, logprobs: int | None) -> OutputPiece:
         raise EngineAway(f"the engine answers with {len(chunk.choices)} outputs in place of one")
     [choice] = chunk.choices
     if choice.finish_reason not in (None, "stop", "length"):
-        raise EngineAway(f"the engine ended an output with {choice.finish_reason}")
+        raise EngineAway(f"the engine ended an output with {choice.finish_reason[:LONGEST_MESSAGE]!a}")
     finish = None if choice.finish_reason is None else FinishReason[choice.finish_reason.upper()]
     tokens = choice.token_ids or []
     try:

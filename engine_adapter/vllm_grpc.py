@@ -1,6 +1,7 @@
 """The gRPC of `vllm serve --grpc`, which takes and gives tokens: the adapter has the tokenizer."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -29,9 +30,22 @@ from local_worker.core.output_text import OutputText
 from local_worker.core.request import Request
 from serving.constraint import Constraint
 
+MOST_MESSAGE = 2**22  # bytes of a message; a step's log-probabilities have some kilobytes
+MOST_EVENTS = 2**28  # of one about the cache, which has all blocks of an engine, if it repeats them
+SERVICE = vllm_pb2.DESCRIPTOR.services_by_name["VllmEngine"].full_name
+LIMITS = {
+    "methodConfig": [
+        {"name": [{"service": SERVICE}], "maxResponseMessageBytes": MOST_MESSAGE},
+        {"name": [{"service": SERVICE, "method": "SubscribeKvEvents"}], "maxResponseMessageBytes": MOST_EVENTS},
+    ]
+}
 # The engine is beside the adapter and is asked once a second; servers close connections that ping more often than they
-# like, and each counts differently. One message has all blocks of an engine, if it repeats them.
-CHANNEL_OPTIONS = [("grpc.keepalive_time_ms", 2**31 - 1), ("grpc.max_receive_message_length", 2**28)]
+# like, and each counts differently.
+CHANNEL_OPTIONS: list[tuple[str, int | str]] = [
+    ("grpc.keepalive_time_ms", 2**31 - 1),
+    ("grpc.max_receive_message_length", MOST_EVENTS),
+    ("grpc.service_config", json.dumps(LIMITS)),
+]
 ANSWER_SECONDS = 30.0
 LEAST_WRONG_SEED = 2**31  # ours have 64 bits, those of the message are below this
 REFUSALS = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.OUT_OF_RANGE, grpc.StatusCode.NOT_FOUND)
@@ -92,7 +106,7 @@ class VllmGrpc:
         with _translated():
             answer = await self._stub.FlushCache(common_pb2.FlushCacheRequest(), timeout=ANSWER_SECONDS)
         if not answer.success:
-            raise EngineRefused(answer.message)
+            raise EngineRefused(answer.message[:LONGEST_MESSAGE])
 
     async def generate(self, request: Request) -> AsyncIterator[OutputPiece]:
         """Compute `request` and yield its output, as EngineOutput does; its end may come without tokens."""
@@ -117,7 +131,7 @@ class VllmGrpc:
     async def _check_health(self) -> None:
         health = await self._stub.HealthCheck(vllm_pb2.HealthCheckRequest(), timeout=ANSWER_SECONDS)
         if not health.healthy:
-            raise EngineAway(f"the engine is not well: {health.message}")
+            raise EngineAway(f"the engine is not well: {health.message[:LONGEST_MESSAGE]}")
 
     async def _tokenizer_archive(self) -> bytes:
         data = bytearray()
@@ -188,7 +202,7 @@ def _constrain(params: vllm_pb2.SamplingParams, constraint: Constraint) -> None:
 
 def _finish(reason: str) -> FinishReason:
     if reason not in ("stop", "length"):
-        raise EngineAway(f"the engine ended an output with {reason}")
+        raise EngineAway(f"the engine ended an output with {reason[:LONGEST_MESSAGE]!a}")
     return FinishReason[reason.upper()]
 
 
@@ -197,11 +211,13 @@ def _logprobs(chunk: Any, wanted: int | None) -> list[SampledLogprobs]:
 
     Engines list the sampled token among the likely ones even where it is not one of them.
     """
-    if wanted is None:
+    if wanted is None or not chunk.output_logprobs.token_logprobs:
         return []
-    found = chunk.output_logprobs
-    tops = list(found.top_logprobs) or [None] * len(found.token_logprobs)
-    if len(tops) != len(found.token_logprobs) or any(len(top.token_ids) != len(top.values) for top in tops if top):
+    found, tokens = chunk.output_logprobs, len(chunk.token_ids)
+    tops = list(found.top_logprobs) or [None] * tokens
+    if not len(tops) == len(found.token_logprobs) == tokens or any(
+        len(top.token_ids) != len(top.values) for top in tops if top
+    ):
         raise EngineAway("the engine's log-probabilities have different lengths")
     return [
         SampledLogprobs(logprob, _top(top, wanted) if top is not None else ())

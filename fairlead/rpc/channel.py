@@ -68,7 +68,7 @@ CHANNEL_OPTIONS: list[tuple[str, int | str]] = [
 ]
 
 
-def open_channel(address: str, options: Sequence[tuple[str, int]] = ()) -> grpc.aio.Channel:
+def open_channel(address: str, options: Sequence[tuple[str, int | str]] = ()) -> grpc.aio.Channel:
     """Open a channel to `address`: host:port in plain text, https://host:port with TLS.
 
     `options` of gRPC are used in place of those that all channels have.

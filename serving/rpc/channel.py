@@ -42,7 +42,7 @@ TLS_OPTIONS: list[tuple[str, int | str]] = [
 
 
 def open_channel(
-    address: str, mutual_tls: MutualTls | None = None, options: Sequence[tuple[str, int]] = ()
+    address: str, mutual_tls: MutualTls | None = None, options: Sequence[tuple[str, int | str]] = ()
 ) -> grpc.aio.Channel:
     """Open a channel to a service: with `mutual_tls` if it is given, otherwise as applications do to a gateway.
 

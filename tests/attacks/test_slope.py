@@ -21,7 +21,7 @@ from tests.throttler.rate_limit_client import RateLimitClient
 
 pytest.importorskip("zmq", reason="the extra `adapter` is not installed")
 CALLERS = 8
-USERS = 400
+USERS = 8
 MOST_GROWTH = 8  # MiB, of each service
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {}}}}}
 Kind = Callable[[int], object]  # a call with this number; what it returns is counted
@@ -37,8 +37,11 @@ class Services:
         self._engine.metric("served_engine_most_requests")
         events = {"kv_events": self._engine.events, "kv_replay": self._engine.replay}
         self._stack.adapter("beside", engine=self._engine.address, **events)
-        # What is stored reaches its bound soon, so that only the rest could grow.
-        gateway = self._stack.gateway(http_listen="127.0.0.1:0", throttle="oit", response_store_mib=1)
+        # What is remembered reaches its bound soon, so that only the rest could grow.
+        profiles = directory / "profiles.yaml"
+        profiles.write_text("limits: {max_interactions: 64}\n")
+        bounds = {"response_store_mib": 1, "profiles": profiles}
+        gateway = self._stack.gateway(http_listen="127.0.0.1:0", throttle="oit", **bounds)
         picker = self._stack.start("endpoint_picker", endpoints=self._engine.address)
         throttler = self._stack.start("throttler", user_per_minute=10**9, app_per_minute=10**9)
         self.processes = {
