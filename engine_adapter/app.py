@@ -14,10 +14,10 @@ from engine_adapter.engine_claims import check_info
 from engine_adapter.vllm_http import VllmHttp
 from fairlead.v1 import scheduler_pb2
 from local_worker.backend import Backend
-from local_worker.core.charging import OutputCharge
+from local_worker.core.accounts.charging import OutputCharge
+from local_worker.core.accounts.levels import FairnessLevels
 from local_worker.core.engine_cache import EngineCache
 from local_worker.core.external import ExternalBatch
-from local_worker.core.fairness_levels import FairnessLevels
 from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.policies import POLICIES, QueuePolicyConfig
 from local_worker.core.queue import RequestQueue

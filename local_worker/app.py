@@ -8,9 +8,9 @@ from fairlead.v1 import scheduler_pb2
 from local_worker import sizes
 from local_worker.backend import Backend
 from local_worker.config import WorkerConfig
+from local_worker.core.accounts.charging import OutputCharge
+from local_worker.core.accounts.levels import FairnessLevels
 from local_worker.core.batcher import Batcher
-from local_worker.core.charging import OutputCharge
-from local_worker.core.fairness_levels import FairnessLevels
 from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.policies import POLICIES, QueuePolicyConfig
 from local_worker.core.prefix_cache import PrefixCache

@@ -134,7 +134,7 @@ def _accepted(job: Job[Sink], block_tokens: int) -> AttemptAccepted:
 def _load(queue: RequestQueue[BlockCache], step_seconds: float) -> EngineLoad:
     """Return the load of the engine, with amounts of service in cost units."""
     ledger = queue.ledger
-    gaps = ledger.shares.worst_gaps
+    gaps = ledger.worst_gaps
     return EngineLoad(
         running=len(queue.running),
         waiting=len(queue.waiting),
@@ -154,7 +154,7 @@ def _services(queue: RequestQueue[BlockCache]) -> list[ClientAccountReport]:
     """Return reports of the accounts that changed since the last call."""
     return [
         ClientAccountReport(
-            account.client,
+            account.name,
             account.service / MICRO,
             account.weighted / MICRO,
             balance / MICRO,

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from local_worker.core.charging import OutputCharge
-from local_worker.core.fairness_levels import FairnessLevels
+from local_worker.core.accounts.charging import OutputCharge
+from local_worker.core.accounts.levels import FairnessLevels
 from local_worker.core.policies import POLICIES
 from serving.config import (
     ConfigError,

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from local_worker.core.service_ledger import ClientAccount
+from local_worker.core.accounts.account import Account
 from simulation.call import SimulatedCall
 
 MICRO = 1_000_000
@@ -32,9 +32,9 @@ class RunLog:
         """Record `call`, which has its outcome."""
         self.calls.append(call)
 
-    def served(self, worker: str, life: int, account: ClientAccount, now: float) -> None:
+    def served(self, worker: str, life: int, account: Account, now: float) -> None:
         """Record a change of a worker's account; accounts start at 0 in each life of a worker."""
-        client, key = account.client, (worker, life, account.client)
+        client, key = account.name, (worker, life, account.name)
         total = self._totals.get(client, 0) + account.service - self._last.get(key, 0)
         self._last[key] = account.service
         self._totals[client] = total

@@ -20,7 +20,8 @@ from statistics import median
 from typing import Any
 
 from lab.bench.machine import describe
-from local_worker.core.fairness_levels import FairnessLevels
+from local_worker.core.accounts.levels import FairnessLevels
+from local_worker.core.accounts.tree import AccountTree
 from local_worker.core.policies import QueuePolicyConfig
 from local_worker.core.policies.dlpm import Dlpm
 from local_worker.core.request import Request
@@ -58,7 +59,8 @@ class Setting:
 class Room:
     """A step budget of eight requests, with a set of digests as its prefix cache."""
 
-    def __init__(self) -> None:
+    def __init__(self, accounts: AccountTree) -> None:
+        self._accounts = accounts
         self.cached: dict[int, None] = {}
         self.places = 0
 
@@ -86,6 +88,7 @@ class Room:
         if not self.places:
             return None
         self.places -= 1
+        self._accounts.admitted(request)
         return request.prompt_tokens - self.matched_tokens(request)
 
     def reserve(self, request: Request) -> range:
@@ -99,7 +102,7 @@ class Load:
     def __init__(self, setting: Setting, policy: Any) -> None:
         self._setting = setting
         self._policy = policy
-        self._room = Room()
+        self._room = Room(policy.accounts)
         self._arrivals = 0
         self.select_ns = self.generated_ns = self.admitted = 0
 
@@ -139,6 +142,8 @@ class Load:
         )
         self._arrivals += 1
         self._room.matched_tokens(request)
+        request.path = self._policy.accounts.path(request)
+        self._policy.accounts.arrived(request)
         self._policy.arrived(request)
 
     def _step(self, number: int) -> None:
@@ -155,6 +160,7 @@ class Load:
                 self._policy.generated(request, 1)
         self.generated_ns += time.thread_time_ns() - began
         for request in admitted:
+            self._policy.accounts.finished(request)
             self._policy.finished(request)
             self._arrive()
 

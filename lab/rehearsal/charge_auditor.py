@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Iterable
-from itertools import chain
 
-from local_worker.core.charging import Charging
+from local_worker.core.accounts.account import Account, Path
+from local_worker.core.accounts.charging import Charging
 from local_worker.core.policies.dlpm import Dlpm
 from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.request import Request
-from local_worker.core.share_ledger import Path, ShareAccount
 from serving.cost import MICRO
 from simulation.call import SimulatedCall
 from simulation.spec import WorkerSpec
@@ -26,7 +25,7 @@ class ChargeAuditor:
         self._charging = Charging(spec.make_cost())
         self._prepaid: dict[tuple[str, int, Path], None] = {}  # (worker, life, account) charged ahead by barriers
         self._attempts: dict[SimulatedCall, dict[Request, None]] = {}
-        self._ran: dict[tuple[str, int], dict[Path, ShareAccount]] = {}  # by worker and life, at the last check
+        self._ran: dict[tuple[str, int], dict[Path, Account]] = {}  # by worker and life, at the last check
 
     def entered(self, attempt: SimulatedAttempt, request: Request) -> None:
         """Record that a worker starts or resumes `attempt`."""
@@ -37,35 +36,34 @@ class ChargeAuditor:
         last call."""
         life = worker.name, worker.life
         for request in [request for request in worker.batcher.queue.waiting if request.prepaid]:
-            path = worker.batcher.queue.policy.levels.path(request)
-            self._prepaid.update(((*life, path[:end]), None) for end in range(1, len(path) + 1))
-        now = {account.path: account for account in _accounts(worker) if account.open > account.waiting}
+            self._prepaid.update(((*life, account.path), None) for account in request.account.lineage)
+        now = {account.path: account for account in worker.batcher.queue.accounts if account.running}
         before, self._ran[life] = self._ran.get(life, {}), now
         self._check(worker, {**before, **now}.values())
 
     def check_accounts(self, worker: SimulatedWorker) -> None:
         """Check all accounts of `worker`."""
-        self._check(worker, _accounts(worker))
+        self._check(worker, worker.batcher.queue.accounts)
 
-    def _check(self, worker: SimulatedWorker, accounts: Iterable[ShareAccount]) -> None:
+    def _check(self, worker: SimulatedWorker, accounts: Iterable[Account]) -> None:
         """Check that each balance is in the range that its policy states, and that the service in the ledger was
         charged."""
         policy = worker.batcher.queue.policy
         least, most = policy.balance_range_micro or (-math.inf, math.inf)
         for account in accounts:
-            balance = _balance(policy, account.path)
-            assert least <= balance <= most, f"{worker.name}, {account}: balance {balance} not in {least} .. {most}"
+            balance, name = _balance(policy, account), f"{worker.name}, {account.path}"
+            assert least <= balance <= most, f"{name}: balance {balance} not in {least} .. {most}"
             if (worker.name, worker.life, account.path) not in self._prepaid:
-                self._check_charged(worker.name, account, balance + _deposits(policy, account.path))
+                self._check_charged(name, account, balance + _deposits(policy, account.path))
 
-    def _check_charged(self, worker: str, account: ShareAccount, balance: int) -> None:
+    def _check_charged(self, name: str, account: Account, balance: int) -> None:
         """Check `balance`, to which the deposits for output that is not generated yet are added."""
         spec = self._spec
         if spec.policy in DEFICITS:
             rest = (balance + account.weighted) % (spec.quantum_tokens * MICRO)
-            assert not rest, f"{worker}, {account}: balance {balance}, not charged by service and rounds alone"
+            assert not rest, f"{name}: balance {balance}, not charged by service and rounds alone"
         elif spec.policy in COUNTERS and (spec.policy != "wsc" or spec.cost == "normalized"):
-            assert balance >= account.weighted, f"{worker}, {account}: counter {balance}, charged less than the service"
+            assert balance >= account.weighted, f"{name}: counter {balance}, charged less than the service"
 
     def check_calls(self) -> None:
         """Check all calls after the run.
@@ -83,14 +81,9 @@ class ChargeAuditor:
                 paid = True
 
 
-def _accounts(worker: SimulatedWorker) -> Iterable[ShareAccount]:
-    shares = worker.batcher.queue.ledger.shares
-    return chain.from_iterable(map(shares.accounts, range(len(worker.batcher.queue.policy.levels))))
-
-
 def _deposits(policy: QueuePolicy, path: Path) -> int:
     return policy.deposits_at(path) if isinstance(policy, Dlpm) else 0
 
 
-def _balance(policy: QueuePolicy, path: Path) -> int:
-    return policy.balance_at(path) if isinstance(policy, Dlpm) else policy.balance(path[-1])
+def _balance(policy: QueuePolicy, account: Account) -> int:
+    return account.balance if isinstance(policy, Dlpm) else policy.balance(account.name)

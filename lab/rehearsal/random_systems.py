@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from local_worker.core.charging import OutputCharge
+from local_worker.core.accounts.charging import OutputCharge
 from local_worker.core.limits import AdmissionMode
 from serving.cost import WEIGHT_ONE
 from simulation.call import SimulatedCall

@@ -88,7 +88,7 @@ class SloraPredict(SloraVtc):
         predicted, made = self._predicted.pop(request), request.output_tokens
         if predicted > made:
             surplus = self._until(request, predicted) - self._until(request, made)
-            self._add(request.client, -charge(surplus, request.weight))
+            self._add(request, -charge(surplus, request.weight))
         old = self._average.get(request.client, made)
         self._average[request.client] = (WEIGHT_OF_OLD * old + made) / (WEIGHT_OF_OLD + 1)
         super().finished(request)

@@ -85,14 +85,22 @@ class Batcher:
         """Give the running requests pages for their due tokens; return False if pages run out. Reserved pages always
         suffice."""
         return self._limits.admission is AdmissionMode.RESERVE or all(
-            self._cache.extend(request, request.due) for request in self._running
+            self._extend(request, request.due) for request in self._running
         )
+
+    def _extend(self, request: Request, tokens: int) -> bool:
+        """Give a running `request` pages for `tokens` tokens; return False, and change nothing, if they do not fit."""
+        before = len(request.pages)
+        is_extended = self._cache.extend(request, tokens)
+        if len(request.pages) > before:
+            self.queue.accounts.grew(request, len(request.pages) - before)
+        return is_extended
 
     def _preempt_for_pages(self, now: float) -> None:
         """Give each running request its missing pages, oldest first; preempt the requests that the policy names until
         they fit."""
         for request in list(self._running):
-            while request in self._running and not self._cache.extend(request, request.due):
+            while request in self._running and not self._extend(request, request.due):
                 self.queue.preempt(self.queue.policy.victim(list(self._running)[1:]), now)
 
     def _shares(self) -> list[tuple[Request, int]]:
@@ -117,7 +125,7 @@ class Batcher:
             return ()
         lengths = [min(steps, request.budget - len(request.tokens)) for request, _ in shares]
         if max(lengths) == 1 or not all(
-            self._cache.extend(request, len(request.tokens) + length - 1)
+            self._extend(request, len(request.tokens) + length - 1)
             for (request, _), length in zip(shares, lengths, strict=True)
         ):
             return ()

@@ -6,13 +6,13 @@ its own (ExternalBatch). Both admit requests by the same rule, so that the bound
 
 from typing import Generic, Protocol, TypeVar
 
+from local_worker.core.accounts.account import Account
+from local_worker.core.accounts.service_ledger import ServiceLedger
 from local_worker.core.block_cache import BlockCache
 from local_worker.core.deadlines import Deadlines
-from local_worker.core.kv_shares import KVShares
 from local_worker.core.limits import BatchLimits
 from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.request import Request
-from local_worker.core.service_ledger import ClientAccount, ServiceLedger
 from local_worker.core.service_rate import ServiceRate
 from local_worker.core.waiting_queue import WaitingQueue
 from serving.cost import Cost
@@ -46,50 +46,51 @@ class RequestQueue(Generic[Cache]):
         self.policy = policy
         self.cache = cache
         self.limits = limits
-        self.ledger = ServiceLedger(cost, levels=policy.levels)
-        self.waiting = WaitingQueue(limits, policy.levels)
+        self.accounts = policy.accounts
+        self.ledger = ServiceLedger(cost, self.accounts)
+        self.waiting = WaitingQueue(limits, self.accounts)
         self.running: dict[Request, None] = {}  # in order of admission
-        self._kv_shares = KVShares(cache.pages, policy.levels)
         self._deadlines = Deadlines()
         self._rate = ServiceRate()
         self._left: list[Request] = []  # requests that have left the running batch since `take_left`
         self._tokens_left = 0  # number of tokens that requests entering now can still compute
         self._places_left = 0
-        # Every event of a request reaches all of them, in this order: the policy reads what the cache has matched, and
-        # the ledger counts what the policy has charged.
-        self._observers: tuple[RequestObserver, ...] = (cache, policy, self._kv_shares, self.ledger)
+        # Every event of a request reaches all of them, in this order: the others read the numbers of the request's
+        # accounts, the policy reads what the cache has matched, and the ledger counts what the policy has charged.
+        self._observers: tuple[RequestObserver, ...] = (self.accounts, cache, policy, self.ledger)
 
     @property
     def fairness_gap(self) -> int:
         """The largest observed service gap in micro-units, to compare with the policy's `bound_micro`; see LiveGap."""
-        return self.ledger.shares.worst_gap
+        return self.ledger.worst_gap
 
     @property
     def service_rate(self) -> float:
         """The rate of service over weight in micro-units per second; see ServiceRate."""
         return self._rate.micro_per_second
 
-    def take_changed_accounts(self) -> list[tuple[ClientAccount, int]]:
+    def take_changed_accounts(self) -> list[tuple[Account, int]]:
         """Return the accounts that changed since the last call, each with the client's balance in micro-units."""
-        return [(account, self.policy.balance(account.client)) for account in self.ledger.take_changed()]
+        return [(account, self.policy.balance(account.name)) for account in self.ledger.take_changed()]
 
     def submit(self, request: Request, now: float) -> Request | None:
         """Queue `request`; raise TooLong, ClientLimit or QueueFull, and change nothing, if it cannot be queued. Return
         the waiting request that was dropped for it, if the queue was full."""
+        request.path = self.accounts.path(request)
         self.check(request)
         displaced = self.waiting.request_to_drop_for(request)
         if displaced is not None:
             self.abort(displaced)
-        self.waiting.add(request, now)
         self._deadlines.add(request)
         for observer in self._observers:
             observer.arrived(request)
+        self.waiting.add(request, now)
         return displaced
 
     def check(self, request: Request) -> None:
         """Raise TooLong or ClientLimit if `request` may not be queued."""
         self.limits.check_size(request, self.cache.pages * self.cache.block_tokens)
-        self.waiting.check_limits(request, self.ledger.waiting(request.client))
+        self.waiting.check_limits(request)
 
     def note_cached_blocks(self) -> None:
         """Report to the policy the blocks that were cached since the last call."""
@@ -133,7 +134,7 @@ class RequestQueue(Generic[Cache]):
         self._places_left -= 1
         self.waiting.remove(request)
         self.running[request] = None
-        self._kv_shares.entered(request)
+        self.accounts.admitted(request)
         if not request.preemptions:
             request.cached = request.computed
         if request.paid:
@@ -147,7 +148,7 @@ class RequestQueue(Generic[Cache]):
         """Return the output tokens to charge ahead: those whose pages exceed the client's share; see StepBudget."""
         needed = self.limits.tokens_on_entry(request, self.cache.block_tokens)
         fresh = 0 if request in self.running else self.cache.pages_for(needed) - request.matched_blocks
-        beyond = self._kv_shares.beyond(request, fresh) * self.cache.block_tokens
+        beyond = request.account.beyond_share(self.cache.pages, fresh) * self.cache.block_tokens
         start = max(request.reserved, request.output_tokens)
         ahead = range(start, request.output_tokens + min(beyond, needed - len(request.tokens)))
         if ahead:
@@ -156,7 +157,7 @@ class RequestQueue(Generic[Cache]):
 
     def observe(self, now: float) -> None:
         """Measure the gap and the rate; to be called once after each `select`."""
-        self.ledger.shares.observe()
+        self.ledger.observe()
         self._rate.observe(self.ledger.weighted, bool(self.waiting), now)
 
     def charge(self, request: Request, tokens: int) -> None:
@@ -222,6 +223,6 @@ class RequestQueue(Generic[Cache]):
         self.waiting.check_invariants()
         self._deadlines.check_invariants()
         self._rate.check_invariants()
-        self._kv_shares.check_invariants(self.waiting, self.running)
+        self.accounts.check_invariants(self.waiting, self.running)
         self.cache.check_invariants(list(self.running))
         self.policy.check_invariants()

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from local_worker.core.accounts.account import Account, Path
 from local_worker.core.batch import SampledLogprobs
 from serving.cost import WEIGHT_ONE
 from serving.sampling_params import SamplingParams
@@ -44,12 +45,20 @@ class Request:
     scores: list[SampledLogprobs] = field(default_factory=list)  # of the prompt, until they are reported (Batcher)
     pages: list[int] = field(default_factory=list)  # page numbers, in order of position (PrefixCache)
     shared: int = 0  # number of leading `pages` that are published in the cache (PrefixCache)
+    path: Path = ()  # names of its accounts, the highest first; set once, when it is submitted
+    account: Account = field(init=False)  # at the end of its path (AccountTree)
+    accounts: tuple[Account, ...] = field(init=False)  # its lineage; its client's account comes last (AccountTree)
     budget: int = field(init=False)  # largest possible number of tokens: the prompt and the whole output
     is_penalised: bool = field(init=False)  # whether earlier tokens change the distribution of the next token
 
     def __post_init__(self) -> None:
         self.budget = self.prompt_tokens + self.sampling.max_tokens
         self.is_penalised = self.sampling.has_penalties
+
+    @property
+    def is_exempt(self) -> bool:
+        """Whether the request is never dropped from the queue for another one."""
+        return self.in_interaction or self.seed_position > 0
 
     @property
     def output_tokens(self) -> int:

@@ -1,12 +1,11 @@
 """The requests that wait to enter the running batch."""
 
-from collections import Counter
 from collections.abc import Iterator
 
 from fairlead.errors import ClientLimit, QueueFull
-from local_worker.core.fairness_levels import FLAT, FairnessLevels
+from local_worker.core.accounts.account import Account
+from local_worker.core.accounts.tree import AccountTree
 from local_worker.core.limits import BatchLimits
-from local_worker.core.longest_queue_drop import LongestQueueDrop, is_exempt
 from local_worker.core.request import Request
 
 RETRY_SECONDS = 1.0
@@ -15,18 +14,16 @@ RETRY_SECONDS = 1.0
 class WaitingQueue:
     """Waiting requests in the order in which they were queued. The policy decides in which order they are served.
 
-    Requests that are never dropped (`is_exempt`) could fill the queue. An account of the highest level of fairness may
-    therefore have no more of them waiting than they leave places (dynamic thresholds, Choudhury and Hahne 1998): k
-    accounts that take all they can leave 1 / (k + 1) of the places to others.
+    Requests that are never dropped (`Request.is_exempt`) could fill the queue. An account of the highest level of
+    fairness may therefore have no more of them waiting than they leave places (dynamic thresholds, Choudhury and Hahne
+    1998): k accounts that take all they can leave 1 / (k + 1) of the places to others.
     """
 
-    def __init__(self, limits: BatchLimits, levels: FairnessLevels = FLAT) -> None:
+    def __init__(self, limits: BatchLimits, accounts: AccountTree) -> None:
         self._limits = limits
-        self._levels = levels
+        self._accounts = accounts
         self._since: dict[Request, float] = {}
-        self._overflow = LongestQueueDrop(levels)
-        self._exempt: Counter[str] = Counter()  # requests that are never dropped, by account of the highest level
-        self._exempt_count = 0
+        self._droppable: dict[Account, dict[Request, None]] = {}  # by leaf: requests that may be dropped
 
     def __len__(self) -> int:
         return len(self._since)
@@ -43,59 +40,57 @@ class WaitingQueue:
         """The time (seconds) at which the longest waiting request was queued; None when the queue is empty."""
         return next(iter(self._since.values()), None)
 
-    def check_limits(self, request: Request, waiting: int) -> None:
-        """Raise ClientLimit if the client of `request`, with `waiting` requests in the queue, may not have one more."""
+    def check_limits(self, request: Request) -> None:
+        """Raise ClientLimit if the client of a new `request`, or its account of the highest level, may not have one
+        more waiting."""
+        waiting = self._accounts.waiting(request.client)
         if waiting >= self._limits.max_waiting_per_client:
-            message = f"the client has {waiting} requests waiting; the limit is {self._limits.max_waiting_per_client}"
-            raise ClientLimit(message, RETRY_SECONDS)
-        account = self._levels.path(request)[0]
-        most = self._limits.max_waiting - self._exempt_count
-        if is_exempt(request) and self._exempt[account] >= most:
-            message = f"{account!r} has {self._exempt[account]} requests waiting that are never dropped for others"
+            message = f"the client has {waiting} requests waiting"
+            raise ClientLimit(f"{message}; the limit is {self._limits.max_waiting_per_client}", RETRY_SECONDS)
+        highest = self._accounts.root.members.get(request.path[0])
+        exempt, most = 0 if highest is None else highest.exempt, self._limits.max_waiting - self._accounts.exempt
+        if request.is_exempt and exempt >= most:
+            message = f"{request.path[0]!r} has {exempt} requests waiting that are never dropped for others"
             raise ClientLimit(f"{message}; the limit is {most}, the places without such requests", RETRY_SECONDS)
 
     def request_to_drop_for(self, request: Request) -> Request | None:
-        """Return the request that must leave before `request` can be added; None while there is room.
+        """Return the request that must leave before a new `request` can be added: the newest of the longest queue; None
+        while there is room.
 
         Raises QueueFull when the queue is full and no request may be dropped for `request`.
         """
         if len(self) < self._limits.max_waiting:
             return None
-        displaced = self._overflow.request_to_drop_for(request)
-        if displaced is None:
+        leaf = self._accounts.leaf_to_drop_from(request)
+        if leaf is None:
             message = f"{len(self)} requests are waiting; the limit is {self._limits.max_waiting}"
             raise QueueFull(message, RETRY_SECONDS)
-        return displaced
+        return next(reversed(self._droppable[leaf]))
 
     def add(self, request: Request, now: float) -> None:
         """Add a new `request`, queued at `now` (seconds)."""
         self.put_back(request, now)
-        self._overflow.add(request)
+        if not request.is_exempt:
+            self._droppable.setdefault(request.account, {})[request] = None
 
     def put_back(self, request: Request, now: float) -> None:
         """Add a `request` that was preempted from the running batch; it is never dropped for another request."""
         self._since[request] = now
-        self._count_exempt(request, 1)
 
     def remove(self, request: Request) -> None:
         """Remove a `request` that was admitted or has been given up."""
         del self._since[request]
-        self._overflow.discard(request)
-        self._count_exempt(request, -1)
-
-    def _count_exempt(self, request: Request, by: int) -> None:
-        if not is_exempt(request):
-            return
-        account = self._levels.path(request)[0]
-        self._exempt[account] += by
-        self._exempt_count += by
-        if not self._exempt[account]:
-            del self._exempt[account]
+        queue = self._droppable.get(request.account, {})
+        if request in queue:
+            del queue[request]
+            if not queue:
+                del self._droppable[request.account]
 
     def check_invariants(self) -> None:
-        """Raise AssertionError unless every request that may be dropped is waiting and the others are counted."""
-        self._overflow.check_invariants()
-        assert self._since.keys() >= {*self._overflow}, "a request that may be dropped is not waiting"
-        exempt = Counter(self._levels.path(request)[0] for request in self._since if is_exempt(request))
-        assert {**self._exempt} == {**exempt}, f"never dropped: {exempt}, counted {self._exempt}"
-        assert self._exempt_count == exempt.total(), f"never dropped: {exempt}, {self._exempt_count} counted in all"
+        """Raise AssertionError unless every request that may be dropped is waiting and is counted by its account."""
+        droppable = [request for queue in self._droppable.values() for request in queue]
+        assert self._since.keys() >= set(droppable), "a request that may be dropped is not waiting"
+        for leaf, queue in self._droppable.items():
+            assert leaf.droppable == len(queue), f"{leaf.path}: {leaf.droppable} may be dropped, {len(queue)} in queue"
+        counted = self._accounts.droppable
+        assert counted == len(droppable), f"{len(droppable)} may be dropped, {counted} counted"

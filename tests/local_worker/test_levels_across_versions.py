@@ -10,9 +10,8 @@ from google.protobuf.message_factory import GetMessageClass
 
 from cli.frame import frame
 from fairlead.v1 import scheduler_pb2, worker_pb2
-from local_worker.core.fairness_levels import FairnessLevels
+from local_worker.core.accounts.levels import FairnessLevels
 from local_worker.messages import submission_from
-from tests.local_worker.engine.driving import make_request
 
 
 def older(current: Any, without: tuple[str, ...]) -> Any:
@@ -45,11 +44,9 @@ def test_a_request_of_an_older_gateway_has_an_account_at_each_level(text: str) -
     sent = OlderSubmit(request_id="r", attempt=1, client="acme/ann", weight=2.0, in_interaction=True)
     submission = submission_from(worker_pb2.Submit.FromString(sent.SerializeToString()))
     assert (submission.client, submission.weight, submission.user_weight) == ("acme/ann", 2.0, 1.0)
-    request = make_request([1])
-    request.client, request.interaction = submission.client, submission.interaction
     levels = FairnessLevels.parse(text)
     expected = {"tenant": "acme", "user": "acme/ann", "interaction": ""}
-    assert levels.path(request) == tuple(expected[level] for level in levels.levels)
+    assert levels.path(submission.client, submission.interaction) == tuple(expected[level] for level in levels.levels)
 
 
 def test_an_older_worker_reads_what_it_knows_of_a_newer_gateways_request() -> None:

@@ -92,7 +92,7 @@ class Observer:
         worker.batcher.plan = observed  # type: ignore[method-assign]
 
     def backlogged(self, client: str) -> bool:
-        return all(worker.batcher.queue.ledger.waiting(client) for worker in self.cluster.workers.values())
+        return all(worker.batcher.queue.accounts.waiting(client) for worker in self.cluster.workers.values())
 
     def served(self, client: str) -> int:
         return self.cluster.run_log._totals.get(client, 0)
@@ -116,7 +116,7 @@ class TenantObserver(Observer):
 
     def backlogged(self, client: str) -> bool:
         return all(
-            any(worker.batcher.queue.ledger.waiting(user) for user in self._users(client))
+            any(worker.batcher.queue.accounts.waiting(user) for user in self._users(client))
             for worker in self.cluster.workers.values()
         )
 
@@ -209,10 +209,10 @@ def test_a_newcomer_waits_for_a_bounded_service_of_others(asks: list[Ask], worke
     newest = calls[-1]
 
     def look(worker: SimulatedWorker) -> None:
-        waits = newest.worker == worker.name and worker.batcher.queue.ledger.waiting("newcomer")
+        waits = newest.worker == worker.name and worker.batcher.queue.accounts.waiting("newcomer")
         if waits:
             for client in CLIENTS:
-                account = worker.batcher.queue.ledger._accounts.get(client)
+                account = worker.batcher.queue.accounts.client(client)
                 served.append((worker.name, client, account.service if account else 0))
 
     for worker in cluster.workers.values():
@@ -278,7 +278,7 @@ def gap_until_one_is_done(cluster: SimulatedCluster) -> int:
 
     def look(_: SimulatedWorker) -> None:
         nonlocal worst
-        waiting = {c: sum(w.batcher.queue.ledger.waiting(c) for w in cluster.workers.values()) for c in "fh"}
+        waiting = {c: sum(w.batcher.queue.accounts.waiting(c) for w in cluster.workers.values()) for c in "fh"}
         if all(waiting.values()):
             served = cluster.run_log._totals
             worst = max(worst, abs(served.get("h", 0) - served.get("f", 0)))

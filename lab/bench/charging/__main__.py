@@ -19,7 +19,7 @@ from pathlib import Path
 from lab.bench.charging.cases import EXPECTED, Case, bursts, hoarders, overload, scenes, traces
 from lab.bench.charging.row import COLUMNS, Row
 from lab.bench.machine import commit
-from local_worker.core.charging import OutputCharge
+from local_worker.core.accounts.charging import OutputCharge
 from simulation.spec import AdmissionMode
 
 

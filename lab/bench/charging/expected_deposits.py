@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from local_worker.core.charging import OutputCharge
+from local_worker.core.accounts.charging import OutputCharge
 from local_worker.core.policies.deposits import Deposits
 from local_worker.core.policies.dlpm import Dlpm
 from local_worker.core.policies.dlpm_bounds import DlpmBounds

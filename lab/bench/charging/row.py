@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from lab.bench.charging.cases import EXPECTED, FLOODING, Case
 from lab.bench.charging.window import Window
-from local_worker.core.charging import OutputCharge
+from local_worker.core.accounts.charging import OutputCharge
 from serving.cost import MICRO
 from simulation.measures import hit_rate
 from simulation.run import Scenario, SimulationRun

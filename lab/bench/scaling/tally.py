@@ -3,8 +3,8 @@
 import sys
 from collections import Counter
 
-from local_worker.core.live_gap import LiveGap
-from local_worker.core.service_ledger import ClientAccount
+from local_worker.core.accounts.account import Account
+from local_worker.core.accounts.gap import LiveGap
 from simulation.call import SimulatedCall
 from simulation.prompts import BLOCK_TOKENS
 from simulation.run_log import RunLog
@@ -39,7 +39,7 @@ class Tally(RunLog):
         if sys.stderr.isatty() and not self.ended_calls % SHOWN:
             print(f"\r{self.ended_calls:,} of {self._expected:,} calls", end="", file=sys.stderr, flush=True)
 
-    def served(self, worker: str, life: int, account: ClientAccount, now: float) -> None:
+    def served(self, worker: str, life: int, account: Account, now: float) -> None:
         """Ignore the change, which no sum needs; see RunLog."""
 
     def wait(self, percent: float) -> float:
@@ -70,9 +70,9 @@ class PoolGap(Tally):
         """The largest gap in micro-units of cost; see LiveGap."""
         return self._gap.worst
 
-    def served(self, worker: str, life: int, account: ClientAccount, now: float) -> None:
+    def served(self, worker: str, life: int, account: Account, now: float) -> None:
         """See RunLog."""
-        key, client = (worker, account.client), account.client
+        key, client = (worker, account.name), account.name
         service, waits = self._known.get(key, (0, False))
         self._known[key] = account.weighted, account.waiting > 0
         self._service[client] += account.weighted - service

@@ -135,8 +135,8 @@ class WatchedWorker:
                 self.submit(name, STAYING[name] * PROMPT, OUTPUT)
         self.batcher.queue.cache.take_events()
         for account, _ in self.batcher.queue.take_changed_accounts():
-            if account.client in STAYING:
-                self.service[account.client] = account.service
+            if account.name in STAYING:
+                self.service[account.name] = account.service
         lead = self.service["long"] - self.service["short"]
         self._least, self._most = min(self._least, lead), max(self._most, lead)
 

@@ -1,17 +1,15 @@
 """Deposits: what the accounts of running requests have paid for output before it is generated."""
 
-from collections.abc import Sequence
-
-from local_worker.core.charging import Charging, OutputCharge
-from local_worker.core.policies.deficit_accounts import DeficitAccount, weight_at
+from local_worker.core.accounts.account import Account, Path
+from local_worker.core.accounts.charging import Charging, OutputCharge
 from local_worker.core.policies.protocol import QueuePolicyConfig
 from local_worker.core.request import Request
 from serving.cost import charge
 
-Deposit = dict[DeficitAccount, int]  # what is left for each account, in micro-units over its weight
+Deposit = dict[Account, int]  # what is left for each account, in micro-units over its weight
 
 
-def draw(deposit: Deposit, account: DeficitAccount, amount: int) -> int:
+def draw(deposit: Deposit, account: Account, amount: int) -> int:
     """Pay `amount` out of the deposit as far as it reaches; return the rest, which the account has to pay."""
     paid = min(amount, deposit[account])
     deposit[account] -= paid
@@ -29,8 +27,8 @@ class Deposits:
         self._charging = Charging(config.cost)
         self._left: dict[Request, Deposit] = {}
 
-    def make(self, request: Request, path: Sequence[DeficitAccount]) -> None:
-        """Charge the accounts on the path of `request` for the output that it may generate, unless it has paid.
+    def make(self, request: Request) -> None:
+        """Charge the accounts of the lineage of `request` for the output that it may generate, unless it has paid.
 
         What is generated already or charged as room is not charged again.
         """
@@ -40,7 +38,10 @@ class Deposits:
         if stop <= start:
             return
         micro = self._charging.output(request, start, stop)
-        self._left[request] = {account: charge(micro, weight_at(request, account)) for account in path}
+        self._left[request] = {
+            account: charge(micro, request.weight if account.is_highest else request.user_weight)
+            for account in request.account.lineage
+        }
         for account, amount in self._left[request].items():
             account.charge(amount)
 
@@ -59,11 +60,10 @@ class Deposits:
             account.charge(-left)
         return bool(deposit)
 
-    def at(self, path: Sequence[str]) -> int:
+    def at(self, path: Path) -> int:
         """Return what is left of the deposits of the account at the end of `path`, in micro-units over its weight."""
-        names = list(path)
         deposits = (entry for deposit in self._left.values() for entry in deposit.items())
-        return sum(left for account, left in deposits if [each.name for each in account.path[::-1]] == names)
+        return sum(left for account, left in deposits if account.path == path)
 
     def check_invariants(self) -> None:
         """Raise AssertionError when a deposit is negative."""

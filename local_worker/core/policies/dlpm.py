@@ -16,8 +16,10 @@ bounded number of requests that do not fit: its cost does not grow with the queu
 
 from collections.abc import Sequence
 
-from local_worker.core.charging import Charging
-from local_worker.core.policies.deficit_accounts import DeficitAccount, DeficitAccounts
+from local_worker.core.accounts.account import Path
+from local_worker.core.accounts.charging import Charging
+from local_worker.core.accounts.tree import AccountTree
+from local_worker.core.policies.deficit_order import DeficitOrder
 from local_worker.core.policies.deposits import Deposits, draw
 from local_worker.core.policies.dlpm_bounds import DlpmBounds
 from local_worker.core.policies.missing_block_index import MissingBlockIndex
@@ -48,9 +50,8 @@ class Dlpm:
         self._bounds = DlpmBounds(config)
         self._deposits = Deposits(config)
         self._strict = config.strict_paper
-        self.levels = config.levels
-        self._accounts = DeficitAccounts(config.quantum_tokens * MICRO, len(config.levels), config.most_idle)
-        self._leaves: dict[Request, DeficitAccount] = {}  # waiting or running request -> its account
+        self.accounts = AccountTree(config.levels, config.most_idle, config.quantum_tokens * MICRO)
+        self._order = DeficitOrder(self.accounts.root)
         self._block_tokens = config.block_tokens
         self._missing = MissingBlockIndex(config.block_tokens)
         self._count = 0  # number of waiting requests
@@ -72,63 +73,48 @@ class Dlpm:
         """See QueuePolicy."""
         return self._count
 
-    @property
-    def remembered(self) -> int:
-        """See QueuePolicy."""
-        return len(self._accounts)
-
     def arrived(self, request: Request) -> None:
         """Queue `request` as lines 11-13 do; see QueuePolicy."""
-        self._bounds.seen(self.levels.least_weight(request))
+        self._bounds.seen(self.accounts.levels.least_weight(request))
         matched = request.matched_blocks * self._block_tokens
-        leaf = self._leaves[request] = self._accounts.open(self.levels.path(request))
-        if leaf.queue is None:
-            leaf.queue = PrefixMatchQueue(None if self._strict else MAX_PASSED)
-        leaf.queue.add(request, self._key(request, matched))
-        for account in leaf.path:
-            account.waiting += 1
+        leaf, queues = request.account, self._order.queues
+        if leaf not in queues:
+            queues[leaf] = PrefixMatchQueue(None if self._strict else MAX_PASSED)
+        queues[leaf].add(request, self._key(request, matched))
         self._missing.arrived(request, matched)
         self._count += 1
-        leaf.rank()
+        self._order.rank(leaf)
 
     def preempted(self, request: Request) -> None:
         """See QueuePolicy."""
         self._deposits.give_back(request)
-        for account in self._leaves[request].path:
-            account.running -= 1
         self.arrived(request)
 
     def withdrawn(self, request: Request) -> None:
         """Remove `request` from the queue; a barrier gets back its deposit, and no other charge. See QueuePolicy."""
         self._deposits.give_back(request)
         self._queue(request).remove(request)
-        self._dequeue(request).rank()
-        self._close(request)
+        self._dequeue(request)
+        self._order.rank(request.account)
 
-    def _dequeue(self, request: Request) -> DeficitAccount:
-        """Record that `request` waits no longer; return its account, to be ranked."""
-        leaf = self._leaves[request]
+    def _dequeue(self, request: Request) -> None:
+        """Record that `request` waits no longer; its account is to be ranked."""
         self._count -= 1
         self._missing.left(request)
         self._bypassed.pop(request, None)
         if self._barrier is request:
             self._barrier = None
-        if not leaf.queue:
-            leaf.queue = None
-        for account in leaf.path:
-            account.waiting -= 1
-        return leaf
+        if not self._queue(request):
+            del self._order.queues[request.account]
 
     def _queue(self, request: Request) -> PrefixMatchQueue:
-        queue = self._leaves[request].queue
-        assert queue is not None, f"{request.id} does not wait"
-        return queue
+        return self._order.queues[request.account]
 
     def victim(self, running: Sequence[Request]) -> Request:
         """Return a request of the account deepest in debt, at the highest level first; see QueuePolicy."""
 
         def rank(request: Request) -> tuple[list[int], int]:
-            return [account.balance for account in self._leaves[request].path][::-1], -request.arrival
+            return [account.balance for account in reversed(request.account.lineage)], -request.arrival
 
         return min(running, key=rank)
 
@@ -163,18 +149,18 @@ class Dlpm:
                 self._hold(candidate, held)
         for request in held:
             self._queue(request).release()
-            self._leaves[request].rank()
+            self._order.rank(request.account)
         return admitted
 
     def _hold(self, request: Request, held: list[Request]) -> None:
         held.append(request)
         self._queue(request).hold(request)
-        self._leaves[request].rank()
+        self._order.rank(request.account)
 
     def _next(self) -> Request | None:
         """Return the best request of accounts with credit; refill first where none that waits has any (CHECKREFILL)."""
-        leaf = self._accounts.next_leaf()
-        return None if leaf is None or leaf.queue is None else leaf.queue.next()
+        leaf = self._order.next_leaf()
+        return None if leaf is None else self._order.queues[leaf].next()
 
     def _admit(self, request: Request, budget: StepBudget, admitted: list[Request]) -> bool:
         tokens = budget.admit(request)
@@ -183,13 +169,11 @@ class Dlpm:
         owed = max(0, self._charging.extend(request, tokens) - request.prepaid)
         request.prepaid = 0
         self._queue(request).admitted(request)
-        for account in self._leaves[request].path:
-            account.running += 1
-        leaf = self._dequeue(request)
+        self._dequeue(request)
         self._charge(request, owed)
         self._reserve(request, budget)
-        self._deposits.make(request, leaf.path)
-        leaf.rank()
+        self._deposits.make(request)
+        self._order.rank(request.account)
         admitted.append(request)
         return True
 
@@ -200,18 +184,18 @@ class Dlpm:
         for request in misfits:
             self._bypassed[request] = self._bypassed.get(request, 0) + 1
             is_due = self._bypassed[request] >= MAX_BYPASS and self._barrier is None
-            if is_due and self._leaves[request].may_raise_barrier:
+            if is_due and self._order.may_raise_barrier(request.account):
                 self._raise_barrier(request, budget)
 
     def _raise_barrier(self, request: Request, budget: StepBudget) -> None:
         """Make `request` the barrier and charge for it now; its account is ranked at the end of the step."""
-        self._barrier, leaf = request, self._leaves[request]
-        leaf.raise_barrier()
+        self._barrier = request
+        self._order.raise_barrier(request.account)
         tokens = 0 if request.paid else len(request.tokens) - budget.matched_tokens(request)
         request.prepaid = self._charging.extend(request, tokens)
         self._charge(request, request.prepaid)
         self._reserve(request, budget)
-        self._deposits.make(request, leaf.path)
+        self._deposits.make(request)
 
     def _reserve(self, request: Request, budget: StepBudget) -> None:
         """Charge for room beyond the client's share when it is taken or when a barrier keeps it free."""
@@ -229,7 +213,7 @@ class Dlpm:
         if queue.key(request) == key:
             return False
         queue.move(request, key)
-        self._leaves[request].rank()
+        self._order.rank(request.account)
         return True
 
     def _key(self, request: Request, matched: int) -> RankKey:
@@ -238,20 +222,20 @@ class Dlpm:
     def generated(self, request: Request, tokens: int) -> None:
         """Charge for output tokens (line 27), the first one included; see QueuePolicy."""
         if self._charge(request, self._charging.due(request, tokens)):
-            self._leaves[request].rank_waiting()
+            self._order.rank_waiting(request.account)
 
     def deferred(self, request: Request) -> None:
         """See QueuePolicy."""
         if self._charge(request, self._charging.next_output(request)):
-            self._leaves[request].rank_waiting()
+            self._order.rank_waiting(request.account)
 
     def _charge(self, request: Request, micro: int) -> bool:
         """Charge the path's accounts over their weights, or the deposit; return whether one has no credit now."""
         deposit, is_dry = self._deposits.of(request), False
         highest = charge(micro, request.weight)
         below = highest if request.user_weight == request.weight else charge(micro, request.user_weight)
-        for account in self._leaves[request].path:
-            owed = highest if account.group.parent is None else below
+        for account in request.account.lineage:
+            owed = highest if account.is_highest else below
             if deposit is not None:
                 owed = draw(deposit, account, owed)
             is_dry |= account.charge(owed) <= 0
@@ -260,39 +244,27 @@ class Dlpm:
     def finished(self, request: Request) -> None:
         """Give back what is left of the deposit; the client's deficit stays until refills pay it. See QueuePolicy."""
         if self._deposits.give_back(request):
-            self._leaves[request].rank()
-        for account in self._leaves[request].path:
-            account.running -= 1
-        self._close(request)
-
-    def _close(self, request: Request) -> None:
-        """Let go of a request that neither waits nor runs, and of the accounts that have no other."""
-        for account in self._leaves.pop(request).path:
-            if not account.waiting and not account.running:
-                account.group.close(account)
+            self._order.rank(request.account)
 
     def balance(self, client: str) -> int:
         """Return q_i in micro-units; see QueuePolicy."""
-        return self._accounts.balance(self.levels.client_path(client))
+        return self.accounts.balance(self.accounts.levels.client_path(client))
 
-    def balance_at(self, path: Sequence[str]) -> int:
-        """Return the balance in micro-units at the end of `path`, whose names begin at the highest level."""
-        return self._accounts.balance(path)
-
-    def deposits_at(self, path: Sequence[str]) -> int:
+    def deposits_at(self, path: Path) -> int:
         """Return what is left of the deposits of the account at the end of `path`, in micro-units over its weight."""
         return self._deposits.at(path)
 
     def check_invariants(self) -> None:
         """Raise AssertionError when a balance exceeds its range, or when a waiting account is not ranked as its balance
         says."""
-        self._accounts.check_invariants(self._bounds.balance_range[1])
+        most = self._bounds.balance_range[1]
+        for account in self.accounts:
+            assert account.balance <= most, f"{account.name}: balance {account.balance} above {most}"
+            self._order.check_rank(account)
+            in_queue = len(self._order.queues.get(account, ()))
+            waits = (account.members is None and account.waiting) or 0
+            assert waits == in_queue, f"{account.name}: {waits} requests wait, {in_queue} in queue"
         self._deposits.check_invariants()
-        waiting: list[Request] = []
-        for leaf in dict.fromkeys(self._leaves.values()):
-            assert leaf.queue is None or leaf.queue, f"{leaf.name}: its queue is empty"
-            requests = leaf.queue.requests() if leaf.queue is not None else []
-            assert leaf.waiting == len(requests), f"{leaf.name}: {leaf.waiting} requests wait, {len(requests)} in queue"
-            waiting += requests
+        waiting = [request for queue in self._order.queues.values() for request in queue.requests()]
         assert len(waiting) == self._count, f"{len(waiting)} requests in queues, {self._count} counted"
         self._missing.check_invariants(waiting)

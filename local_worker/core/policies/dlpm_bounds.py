@@ -1,6 +1,6 @@
 """The bounds of DLPM: the range of a balance, and the gap between siblings, in micro-units (docs/fairness.md)."""
 
-from local_worker.core.charging import OutputCharge
+from local_worker.core.accounts.charging import OutputCharge
 from local_worker.core.policies.protocol import QueuePolicyConfig
 from serving.cost import MICRO
 

@@ -6,42 +6,31 @@ client, so the prefix cache is used less. With a quantum below the cost of one t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from local_worker.core.charging import Charging
-from local_worker.core.fairness_levels import FLAT
+from local_worker.core.accounts.charging import Charging
+from local_worker.core.accounts.levels import FLAT
+from local_worker.core.accounts.tree import AccountTree
 from local_worker.core.policies.client_queues import ClientQueues
 from local_worker.core.policies.protocol import QueuePolicyConfig, StepBudget
 from local_worker.core.request import Request
-from serving.bounded_client_map import BoundedClientMap
 from serving.cost import MICRO, charge
-
-
-@dataclass(slots=True)
-class DrrAccount:
-    """The account of one client at this policy."""
-
-    balance: int = 0  # C_i
-    requests: int = 0  # number of waiting and running requests
 
 
 class Drr:
     """DRR, where `balance` is the debt variable C_i: a client's requests are admitted while it is positive.
 
-    Clients with waiting requests or debt are visited. A client without requests and debt is idle and may be forgotten:
-    it only loses credit by that.
+    Clients with waiting requests or debt are visited. Of a forgotten client the credit is lost; the largest debt that
+    was ever forgotten is that of all newcomers.
     """
 
     balance_range_micro = None
-
-    levels = FLAT
 
     def __init__(self, config: QueuePolicyConfig) -> None:
         self._config = config
         self._quantum = config.quantum_tokens * MICRO
         self._charging = Charging(config.cost)
+        self.accounts = AccountTree(FLAT, config.most_idle)
         self._queues = ClientQueues()
-        self._accounts: BoundedClientMap[str, DrrAccount] = BoundedClientMap(config.most_idle)
         # Client whose visit ended because a request did not fit: the visit continues without another quantum.
         self._visited: str | None = None
         # Clients to visit, the next one first: those with waiting requests, and others until their debt is paid.
@@ -57,20 +46,10 @@ class Drr:
         """See QueuePolicy."""
         return len(self._queues)
 
-    @property
-    def remembered(self) -> int:
-        """The number of accounts; clients in debt are also kept, until visits have paid the debt. See QueuePolicy."""
-        return len(self._accounts)
-
     def arrived(self, request: Request) -> None:
         """Queue `request`; a client that was not visited before is visited last. See QueuePolicy."""
         self._config = self._config.seen(request.weight)
-        client = request.client
-        if client not in self._accounts:
-            self._accounts[client] = DrrAccount()
-        self._accounts.activate(client)
-        self._accounts[client].requests += 1
-        self._active.setdefault(client)
+        self._active.setdefault(request.client)
         self._queues.add(request)
 
     def withdrawn(self, request: Request) -> None:
@@ -78,11 +57,10 @@ class Drr:
         QueuePolicy."""
         client = request.client
         self._queues.remove(request)
-        if client not in self._queues and self._accounts[client].balance >= 0:
+        if client not in self._queues and request.account.balance >= 0:
             del self._active[client]
             if self._visited == client:
                 self._visited = None
-        self._request_ended(client)
 
     def preempted(self, request: Request) -> None:
         """See QueuePolicy."""
@@ -103,9 +81,12 @@ class Drr:
         while len(self._queues):
             self._skip_empty_rounds()
             client = next(iter(self._active))
-            account = self._accounts[client]
+            account = self.accounts.client(client)
+            if account is None:  # forgotten with its debt
+                del self._active[client]
+                continue
             if client != self._visited and account.balance <= 0:
-                account.balance += self._quantum
+                account.charge(-self._quantum)
             self._visited = client
             while client in self._queues and account.balance > 0:
                 request = self._queues.first(client)
@@ -120,8 +101,6 @@ class Drr:
             del self._active[client]
             if client in self._queues or account.balance < 0:
                 self._active[client] = None
-            else:
-                self._close_if_idle(client)
         return admitted
 
     def _reserve(self, request: Request, budget: StepBudget) -> None:
@@ -137,14 +116,13 @@ class Drr:
             return
         rounds = min(-self.balance(client) // self._quantum for client in waiting)
         for client in list(self._active):
-            account = self._accounts[client]
-            if client in self._queues:
-                account.balance += rounds * self._quantum
-                continue
-            account.balance += min(rounds, -(account.balance // self._quantum)) * self._quantum
-            if account.balance >= 0:
+            account = self.accounts.client(client)
+            if account is None:
                 del self._active[client]
-                self._close_if_idle(client)
+            elif client in self._queues:
+                account.charge(-rounds * self._quantum)
+            elif account.charge(-min(rounds, -(account.balance // self._quantum)) * self._quantum) >= 0:
+                del self._active[client]
 
     def generated(self, request: Request, tokens: int) -> None:
         """Charge for output tokens as they are generated; see QueuePolicy."""
@@ -155,37 +133,21 @@ class Drr:
         self._charge(request, self._charging.next_output(request))
 
     def _charge(self, request: Request, micro: int) -> None:
-        account = self._accounts[request.client]
-        account.balance -= charge(micro, request.weight)
-        if account.balance < 0:
+        if request.account.charge(charge(micro, request.weight)) < 0:
             self._active.setdefault(request.client)
 
     def finished(self, request: Request) -> None:
-        """Record that `request` has left the batch. The client's debt stays until visits have paid it."""
-        self._request_ended(request.client)
-
-    def _request_ended(self, client: str) -> None:
-        """Record that one of the client's requests neither waits nor runs any more."""
-        self._accounts[client].requests -= 1
-        self._close_if_idle(client)
-
-    def _close_if_idle(self, client: str) -> None:
-        if client not in self._active and not self._accounts[client].requests:
-            self._accounts.rest(client)
+        """Do nothing: the client's debt stays until visits have paid it."""
 
     def balance(self, client: str) -> int:
         """Return C_i in micro-units; see QueuePolicy."""
-        account = self._accounts.get(client)
-        return 0 if account is None else account.balance
+        return self.accounts.balance((client,))
 
     def check_invariants(self) -> None:
-        """Raise AssertionError unless balances are within the quantum, exactly the clients that wait or owe are
-        visited, and exactly the others without requests are idle."""
-        self._accounts.check_invariants()
-        for client, account in self._accounts.items():
-            balance = account.balance
+        """Raise AssertionError unless balances are within the quantum and exactly the clients that wait or owe are
+        visited."""
+        for account in self.accounts:
+            client, balance = account.name, account.balance
             assert balance <= self._quantum, f"{client}: balance {balance} above the quantum {self._quantum}"
             visited = client in self._active
             assert visited == (client in self._queues or balance < 0), f"{client}: balance {balance}, {visited=}"
-            idle = not visited and not account.requests
-            assert idle == self._accounts.is_idle(client), f"{client}: {account.requests} requests, {visited=}"

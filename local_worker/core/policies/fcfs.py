@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from local_worker.core.fairness_levels import FLAT
+from local_worker.core.accounts.levels import FLAT
+from local_worker.core.accounts.tree import AccountTree
 from local_worker.core.policies.protocol import QueuePolicyConfig, StepBudget
 from local_worker.core.request import Request
 
@@ -13,20 +14,14 @@ class Fcfs:
     bound_micro = None
     balance_range_micro = None
 
-    levels = FLAT
-
     def __init__(self, config: QueuePolicyConfig) -> None:
+        self.accounts = AccountTree(FLAT, config.most_idle)
         self._queue: dict[Request, None] = {}
 
     @property
     def waiting(self) -> int:
         """See QueuePolicy."""
         return len(self._queue)
-
-    @property
-    def remembered(self) -> int:
-        """Always 0, since this policy keeps no accounts."""
-        return 0
 
     def arrived(self, request: Request) -> None:
         """See QueuePolicy."""
@@ -69,7 +64,7 @@ class Fcfs:
         """Do nothing: this policy keeps no state of running requests."""
 
     def balance(self, client: str) -> int:
-        """Return 0: this policy keeps no accounts."""
+        """Return 0: this policy does not charge."""
         return 0
 
     def check_invariants(self) -> None:

@@ -1,14 +1,16 @@
 """The interface of a queue policy, which decides the waiting requests that enter the running batch.
 
-A policy keeps its own accounts. Every method is synchronous and deterministic. Names follow the papers.
+A policy reads and charges the balances of accounts. Every method is synchronous and deterministic. Names follow the
+papers.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from local_worker.core.charging import OutputCharge
-from local_worker.core.fairness_levels import FLAT, FairnessLevels
+from local_worker.core.accounts.charging import OutputCharge
+from local_worker.core.accounts.levels import FLAT, FairnessLevels
+from local_worker.core.accounts.tree import AccountTree
 from local_worker.core.request import Request
 from serving.bounded_client_map import MOST_IDLE
 from serving.cost import WEIGHT_ONE, Cost, charge
@@ -45,8 +47,11 @@ class QueuePolicy(Protocol):
     `withdrawn`."""
 
     @property
-    def levels(self) -> FairnessLevels:
-        """The levels at which the policy is fair. Only DLPM has several."""
+    def accounts(self) -> AccountTree:
+        """The accounts that the policy charges, at the levels at which it is fair. Only DLPM has several levels.
+
+        The tree is told of each event of a request before the policy is.
+        """
 
     @property
     def bound_micro(self) -> int | None:
@@ -60,14 +65,6 @@ class QueuePolicy(Protocol):
     @property
     def waiting(self) -> int:
         """The number of requests in the queue."""
-
-    @property
-    def remembered(self) -> int:
-        """The number of clients with an account: those with requests, and at most `QueuePolicyConfig.most_idle` others.
-
-        A forgotten client that returns gains nothing by it: its new account is never more favourable than the old one
-        was.
-        """
 
     def arrived(self, request: Request) -> None:
         """Queue `request`; its `matched_blocks` is up to date."""

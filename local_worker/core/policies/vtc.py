@@ -6,44 +6,31 @@ by client, so the prefix cache is used less.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from local_worker.core.charging import Charging
-from local_worker.core.fairness_levels import FLAT
-from local_worker.core.policies.client_priority_queue import ClientPriorityQueue
+from local_worker.core.accounts.charging import Charging
+from local_worker.core.accounts.levels import FLAT
+from local_worker.core.accounts.tree import AccountTree
 from local_worker.core.policies.client_queues import ClientQueues
 from local_worker.core.policies.protocol import QueuePolicyConfig, StepBudget
 from local_worker.core.request import Request
-from serving.bounded_client_map import BoundedClientMap
 from serving.cost import charge
-
-
-@dataclass(slots=True)
-class VtcAccount:
-    """The account of one client at this policy."""
-
-    counter: int  # c_i
-    requests: int = 0  # number of waiting and running requests
 
 
 class Vtc:
     """VTC, where `balance` is the counter c_i: the client with the lowest is served first, ties by earliest request.
 
-    A client without an account joins with the highest counter that was ever forgotten, and is lifted as any other
-    client. So no client gains by being forgotten.
+    The counter is the negative of the account's balance, which only charges change. So a client without an account
+    joins with the highest counter that was ever forgotten, and is lifted as any other client.
     """
 
     balance_range_micro = None  # counters grow without limit
 
-    levels = FLAT
-
     def __init__(self, config: QueuePolicyConfig) -> None:
         self._config = config
         self._charging = Charging(config.cost)
+        self.accounts = AccountTree(FLAT, config.most_idle)
         self._queues = ClientQueues()
-        self._ranks = ClientPriorityQueue()  # waiting clients by (counter, earliest arrival)
-        self._accounts: BoundedClientMap[str, VtcAccount] = BoundedClientMap(config.most_idle)
-        self._highest_forgotten = 0
+        self._ranks = self.accounts.root.ranks  # waiting clients by (counter, earliest arrival)
         self._last_left = ""  # client whose queue became empty most recently
 
     @property
@@ -56,22 +43,12 @@ class Vtc:
         """See QueuePolicy."""
         return len(self._queues)
 
-    @property
-    def remembered(self) -> int:
-        """See QueuePolicy."""
-        return len(self._accounts)
-
     def arrived(self, request: Request) -> None:
         """Queue `request` as lines 6-13 do; see QueuePolicy."""
         self._config = self._config.seen(request.weight)
         client = request.client
-        if client not in self._accounts:
-            self._accounts[client] = VtcAccount(self._highest_forgotten)
-        self._accounts.activate(client)
-        account = self._accounts[client]
-        account.requests += 1
         if client not in self._queues:
-            account.counter = self._lifted_counter(client)
+            request.account.charge(self._lifted_counter(client) - self._counter(client))
         self._queues.add(request)
         self._rank(client)
 
@@ -83,7 +60,6 @@ class Vtc:
     def withdrawn(self, request: Request) -> None:
         """See QueuePolicy."""
         self._dequeue(request)
-        self._request_ended(request.client)
 
     def _dequeue(self, request: Request) -> None:
         self._queues.remove(request)
@@ -121,7 +97,7 @@ class Vtc:
         charged = charge(self._entry_cost(request, tokens), request.weight)
         if not self._config.strict_paper and (ahead := budget.reserve(request)):
             charged += charge(self._ahead_cost(request, ahead), request.weight)
-        self._accounts[request.client].counter += charged
+        request.account.charge(charged)
         self._dequeue(request)
 
     def _next(self) -> Request | None:
@@ -143,33 +119,23 @@ class Vtc:
         self._charge(request, self._charging.next_output(request))
 
     def finished(self, request: Request) -> None:
-        """Record that `request` has left the batch. Counters of idle clients stay: the lift compares with them."""
-        self._request_ended(request.client)
-
-    def _request_ended(self, client: str) -> None:
-        """Record that one of the client's requests neither waits nor runs any more."""
-        account = self._accounts[client]
-        account.requests -= 1
-        if not account.requests:
-            forgotten = self._accounts.rest(client)
-            if forgotten is not None:
-                self._highest_forgotten = max(self._highest_forgotten, forgotten.counter)
+        """Do nothing: counters of idle clients stay, since the lift compares with them."""
 
     def balance(self, client: str) -> int:
         """Return c_i in micro-units, also for a client without an account; see QueuePolicy."""
         return self._counter(client)
 
     def _counter(self, client: str) -> int:
-        account = self._accounts.get(client)
-        return self._highest_forgotten if account is None else account.counter
+        return -self.accounts.balance((client,))
 
     def _charge(self, request: Request, micro: int) -> None:
-        self._add(request.client, charge(micro, request.weight))
+        self._add(request, charge(micro, request.weight))
 
-    def _add(self, client: str, charged: int) -> None:
-        self._accounts[client].counter += charged
-        if client in self._queues:
-            self._rank(client)
+    def _add(self, request: Request, charged: int) -> None:
+        """Add to the counter of the client of `request`; a refund is negative."""
+        request.account.charge(charged)
+        if request.client in self._queues:
+            self._rank(request.client)
 
     def _rank(self, client: str) -> None:
         self._ranks.put(client, (self._counter(client), self._queues.first(client).arrival))
@@ -177,9 +143,6 @@ class Vtc:
     def check_invariants(self) -> None:
         """Raise AssertionError unless the client ranked first has the lowest counter of the waiting clients."""
         waiting = self._queues.clients
-        self._accounts.check_invariants()
-        missing = [client for client in waiting if client not in self._accounts]
-        assert not missing, f"clients without accounts: {missing}"
         least = self._ranks.least()
         assert (least is None) == (not waiting), f"{least} is ranked first of {list(waiting)}"
         if least is not None:

@@ -63,7 +63,7 @@ class VtcPredict(Vtc):
         predicted, kept = self._predicted.pop(request), max(request.output_tokens, request.reserved)
         if predicted > kept:
             spare = self._charging.output(request, kept, predicted)
-            self._add(request.client, -charge(spare, request.weight))
+            self._add(request, -charge(spare, request.weight))
         self._lengths.ended(request.client, request.output_tokens)
 
 

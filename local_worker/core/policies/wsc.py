@@ -7,11 +7,11 @@ any. For the same normalised service with a bound, use VTC, DRR or DLPM with the
 
 from dataclasses import replace
 
-from local_worker.core.policies.client_priority_queue import ClientPriorityQueue
 from local_worker.core.policies.client_queues import ClientQueues
 from local_worker.core.policies.protocol import QueuePolicyConfig
 from local_worker.core.policies.vtc import Vtc
 from local_worker.core.request import Request
+from serving.core.priority_queue import PriorityQueue
 from serving.cost import Normalized
 
 
@@ -22,7 +22,7 @@ class Wsc(Vtc):
     def __init__(self, config: QueuePolicyConfig) -> None:
         super().__init__(replace(config, cost=Normalized()))
         self._continuing = ClientQueues()
-        self._continuing_ranks = ClientPriorityQueue()
+        self._continuing_ranks = PriorityQueue()
 
     @property
     def bound_micro(self) -> None:

@@ -8,7 +8,7 @@ from lab.bench.charging.cases import A100, EXPECTED, Case
 from lab.bench.charging.flows import Flow, TwoFlows
 from lab.bench.charging.row import COLUMNS, Row
 from lab.bench.charging.window import Window
-from local_worker.core.charging import OutputCharge
+from local_worker.core.accounts.charging import OutputCharge
 from simulation.cluster import SimulatedCluster
 from simulation.spec import AdmissionMode, ClusterSpec
 

@@ -21,10 +21,10 @@ from global_scheduler.core.policies.least_delay import LeastDelay
 from lab.rehearsal import rehearsal
 from lab.rehearsal.rehearsal import rehearse
 from local_worker.core import token_gatherer
-from local_worker.core.kv_shares import KVShares
-from local_worker.core.longest_queue_drop import LongestQueueDrop
+from local_worker.core.accounts.account import Account, Siblings
+from local_worker.core.accounts.tree import AccountTree
 from local_worker.core.output import Output, joined
-from local_worker.core.policies.deficit_accounts import DeficitAccount, DeficitGroup
+from local_worker.core.policies.deficit_order import DeficitOrder
 from local_worker.core.policies.deposits import Deposits
 from local_worker.core.policies.dlpm import Dlpm
 from local_worker.core.policies.vtc import Vtc
@@ -75,8 +75,8 @@ def losing(method: Callable[..., None]) -> Callable[..., None]:
 @pytest.mark.parametrize(
     ("structure", "method", "about"),
     [
-        (KVShares, "withdrawn", "requests|shares of"),
-        (LongestQueueDrop, "discard", "a request that may be dropped is not waiting"),
+        (AccountTree, "withdrawn", "here are|may be dropped"),
+        (Siblings, "lengthen", "indexed|may be dropped"),
         (BlockTree, "touch", "a node is newer than its parent"),
         (Fleet, "booked", "requests, a queue of|, not"),
         (OpenCallLimiter, "close", "open, .* counted"),
@@ -132,7 +132,7 @@ def test_deposits_that_are_not_given_back(monkeypatch: pytest.MonkeyPatch) -> No
 def test_output_that_is_charged_late_where_it_should_be_charged_when_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
     """Balances then fall by more than the cost of one request."""
     monkeypatch.setattr(rehearsal, "with_charge", charging_when_reserved)
-    monkeypatch.setattr(Deposits, "make", lambda deposits, request, path: None)
+    monkeypatch.setattr(Deposits, "make", lambda deposits, request: None)
     complains(r"balance -\d+ not in")
 
 
@@ -148,17 +148,12 @@ def test_a_counter_below_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
     complains("charged less than the service", 2)
 
 
-def ranked_without_regard_to_credit(group: DeficitGroup, account: DeficitAccount) -> None:
-    best = account.best() if account.waiting else None
-    if best is None:
-        group._ranks.discard(account.name)
-    else:
-        group._waiting[account.name] = account
-        group._ranks.put(account.name, best)
+def ranked_without_regard_to_credit(order: DeficitOrder, account: Account) -> tuple[int, ...] | None:
+    return order._best(account) if account.waiting else None
 
 
 def test_a_balance_out_of_its_range(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DeficitGroup, "rank", ranked_without_regard_to_credit)
+    monkeypatch.setattr(DeficitOrder, "_key", ranked_without_regard_to_credit)
     monkeypatch.setattr(Dlpm, "check_invariants", lambda policy: None)  # would see this before the oracle does
     complains(r"balance -\d+ not in")
 
@@ -168,10 +163,10 @@ class Partial(Dlpm):
 
     def generated(self, request: Request, tokens: int) -> None:
         super().generated(request, tokens)
-        favourite = self._leaves[request].path[-1]
+        favourite = request.account.lineage[-1]
         while request.client.endswith("client-0") and favourite.balance <= 0:
-            favourite.charge(-favourite.group.quantum)
-            favourite.group.rank(favourite)
+            favourite.charge(-favourite.siblings.quantum)
+            self._order.rank(request.account)
 
 
 def test_a_gap_above_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,8 +178,8 @@ class Leaves(Dlpm):
     """Charges the lowest accounts alone, so that who has many of them has as many shares."""
 
     def _charge(self, request: Request, micro: int) -> bool:
-        leaf = self._leaves[request]
-        return leaf.charge(charge(micro, request.user_weight if leaf.group.parent else request.weight)) <= 0
+        leaf = request.account
+        return leaf.charge(charge(micro, request.weight if leaf.is_highest else request.user_weight)) <= 0
 
 
 def test_accounts_above_the_lowest_that_are_not_charged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,10 +192,10 @@ class PartialBelow(Dlpm):
 
     def generated(self, request: Request, tokens: int) -> None:
         super().generated(request, tokens)
-        for account in self._leaves[request].path[:-1]:
+        for account in request.account.lineage[:-1]:
             while account.name.endswith("client-0") and account.balance <= 0:
-                account.charge(-account.group.quantum)
-                account.rank()
+                account.charge(-account.siblings.quantum)
+                self._order.rank(request.account)
 
 
 def test_a_gap_above_the_bound_below_the_highest_level(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from fairlead.errors import ClientLimit, QueueFull, TooLong
 from fairlead.outcomes import FinishReason
+from local_worker.core.accounts.account import Account
+from local_worker.core.accounts.charging import OutputCharge
+from local_worker.core.accounts.levels import FLAT, FairnessLevels
 from local_worker.core.batch import CompletedStep, SampledLogprobs, Slice, StepResult
 from local_worker.core.batcher import Batcher
-from local_worker.core.charging import OutputCharge
-from local_worker.core.fairness_levels import FLAT, FairnessLevels
 from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.plan import Plan
 from local_worker.core.request import Request
@@ -190,12 +191,12 @@ class BatcherMachine(RuleBasedStateMachine):
         """The ledger is what one counts by looking at every request that ever was here."""
         ledger, waiting = self.batcher.queue.ledger, set(self.batcher.queue.waiting)
         begun = [request for request in self.everyone if request.paid]
-        for account in ledger.accounts:
-            here = [request for request in self.inside if request.client == account.client]
+        for account in self.batcher.queue.accounts.clients:
+            here = [request for request in self.inside if request.client == account.name]
             counted = sum(request in waiting for request in here)
             assert (account.waiting, account.running) == (counted, len(here) - counted)
             assert account.service == sum(
-                map(service, (request for request in begun if request.client == account.client))
+                map(service, (request for request in begun if request.client == account.name))
             )
         assert ledger.weighted == sum(map(service, begun))
         assert ledger.prompt_tokens == sum(request.prompt_tokens for request in begun)
@@ -376,6 +377,7 @@ def histories(
     launched: deque[Plan] = deque()
     pending = sorted(enumerate(arrivals), key=lambda entry: entry[1][4])
     service: dict[str, int] = defaultdict(int)
+    seen: dict[Account, int] = {}  # an account that was forgotten begins again from zero
     rows: list[dict[str, tuple[int, bool]]] = []
     step = 0
     while pending or len(batcher.queue.waiting) or len(batcher.queue.running) or launched:
@@ -398,7 +400,8 @@ def histories(
         for request in [each for each in batcher.queue.running if each.output_tokens >= used[each.arrival % len(used)]]:
             batcher.queue.abort(request)
         for account, _ in batcher.queue.take_changed_accounts():
-            service[account.client] = account.weighted
+            service[account.name] += account.weighted - seen.get(account, 0)
+            seen[account] = account.weighted
         rows.append({c: (service[c], waiting[c] > 0) for c in "abc"})
         if step % CHECK_EVERY == 0:
             batcher.check_invariants()
@@ -489,7 +492,7 @@ def test_a_policy_charges_exactly_the_service(
     rows = histories(batcher, arrivals, ahead=ahead, used=used)
     for client in "abc":
         assert batcher.queue.policy.balance(client) == rows[-1][client][0]
-    for account in batcher.queue.ledger.accounts:
+    for account in batcher.queue.accounts.clients:
         assert account.weighted == account.service or used != [1000]
         assert account.weighted >= account.service
 
@@ -574,7 +577,7 @@ def serve_step(batcher: Batcher) -> dict[str, int]:
     plan = batcher.plan(0.0)
     assert plan is not None
     batcher.commit(plan, tokens_for(plan))
-    return {account.client: account.service for account, _ in batcher.queue.take_changed_accounts()}
+    return {account.name: account.service for account, _ in batcher.queue.take_changed_accounts()}
 
 
 def test_the_printed_bound_is_false_under_optimistic_admission_and_the_wider_one_holds() -> None:
@@ -715,7 +718,7 @@ def test_preemption_charges_service_once_and_accounts_recomputed_work_apart(name
     service: dict[str, int] = {}
     while (plan := batcher.plan(0.0)) is not None:
         oldest_first += [advance.request for advance in batcher.commit(plan, tokens_for(plan)) if advance.finish]
-        service |= {account.client: account.service for account, _ in batcher.queue.take_changed_accounts()}
+        service |= {account.name: account.service for account, _ in batcher.queue.take_changed_accounts()}
         batcher.check_invariants()
     assert sum(request.preemptions for request in requests) > 0
     assert batcher.queue.ledger.recomputed_tokens > 0
@@ -809,7 +812,7 @@ def test_a_barrier_that_enters_late_goes_beyond_the_printed_range_and_stays_in_o
     for _ in range(700):
         if large.output_tokens or large.prepaid:
             for client in "acde":
-                if not batcher.queue.ledger.waiting(client):
+                if not batcher.queue.accounts.waiting(client):
                     submit(client, 1, 200)
         serve_step(batcher)
         least = min(least, batcher.queue.policy.balance("b"))
@@ -823,9 +826,9 @@ def test_cancelled_barriers_do_not_widen_the_gap() -> None:
     batcher, submit = crowded(pages=128, longest_prompt=400, longest_output=64, quantum=64)
     large, given_up = submit("g", 390, 4), 0
     while given_up < 30:
-        while batcher.queue.ledger.waiting("f") < 40:
+        while batcher.queue.accounts.waiting("f") < 40:
             submit("f", 8, 4)
-        while batcher.queue.ledger.waiting("g") < 10:
+        while batcher.queue.accounts.waiting("g") < 10:
             submit("g", 8, 4)
         serve_step(batcher)
         if large.prepaid:
@@ -992,9 +995,11 @@ def test_a_prompt_that_is_preempted_while_it_is_scored_is_scored_once() -> None:
 def test_a_client_whose_request_has_ended_may_be_forgotten_by_the_policy() -> None:
     batcher = make_batcher(policy="vtc", most_idle=0)
     batcher.queue.submit(make_request([1], sampling=SamplingParams(max_tokens=1)), 0.0)
-    assert batcher.queue.policy.remembered == 1
     serve_step(batcher)
-    assert batcher.queue.policy.remembered == 0
+    assert batcher.queue.accounts.client("c0") is not None, "the latest is kept until the next event"
+    request = make_request([1], arrival=1)
+    batcher.queue.submit(request, 0.0)
+    assert [account.name for account in batcher.queue.accounts] == [request.client]
 
 
 def test_the_rate_of_service_and_the_gap_of_clients_that_wait_are_measured() -> None:
@@ -1024,7 +1029,7 @@ def test_an_output_whose_mask_is_late_waits_beside_others_and_pays_for_the_step_
 
     assert step() == ([0, 1], [0, 1])
     assert (slow.output_tokens, other.output_tokens) == (0, 1)
-    [account] = [account for account in batcher.queue.ledger.accounts if account.client == slow.client]
+    [account] = [account for account in batcher.queue.accounts.clients if account.name == slow.client]
     assert account.weighted - account.service == 2 * MICRO, "the cost of one output token"
     assert step() == ([1], []), "it takes no place in a step while its mask is late"
     device.late.clear()

@@ -286,8 +286,8 @@ def contend(policy: str, steps: int = 400) -> tuple[ExternalBatch, OwnLoop, int]
                 arrivals += 1
         engine.step(step)
         batch.check_invariants()
-        for account in batch.queue.ledger.accounts:
-            lag = max(lag, abs(account.service // MICRO - engine.computed[account.client]))
+        for account in batch.queue.accounts.clients:
+            lag = max(lag, abs(account.service // MICRO - engine.computed[account.name]))
     return batch, engine, lag
 
 

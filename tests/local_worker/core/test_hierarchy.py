@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from local_worker.core.accounts.account import Account, Path
+from local_worker.core.accounts.charging import OutputCharge
+from local_worker.core.accounts.levels import FairnessLevels
 from local_worker.core.batcher import Batcher
-from local_worker.core.charging import OutputCharge
-from local_worker.core.fairness_levels import FairnessLevels
 from local_worker.core.limits import AdmissionMode
 from local_worker.core.plan import Plan
 from local_worker.core.policies.dlpm import MAX_REMATCHED, Dlpm
 from local_worker.core.request import Request
-from local_worker.core.share_ledger import Path
 from serving.bounded_client_map import MOST_IDLE
 from serving.cost import COSTS, MICRO, charge
 from serving.sampling_params import SamplingParams
@@ -73,8 +73,8 @@ def test_levels_are_written_as_they_are_read(text: str) -> None:
     assert str(FairnessLevels.parse(text)) == text
 
 
-def item_of(driver: Driver, request: Request, levels: FairnessLevels) -> Item:
-    return replace(item(driver.room, request), path=levels.path(request), user_weight=request.user_weight)
+def item_of(driver: Driver, request: Request) -> Item:
+    return replace(item(driver.room, request), path=request.path, user_weight=request.user_weight)
 
 
 @pytest.mark.parametrize("charge", [OutputCharge.GENERATED, OutputCharge.RESERVED])
@@ -93,7 +93,7 @@ def test_dlpm_is_algorithm_1_in_each_group_of_siblings(
     def heard(what: str, value: Any) -> None:
         if what == "arrived":
             requests[value.arrival] = value
-            model.arrived(item_of(driver, value, levels))
+            model.arrived(item_of(driver, value))
         elif what == "withdrawn":
             model.queue = [waiting for waiting in model.queue if waiting.arrival != value.arrival]
         elif what == "generated":
@@ -107,7 +107,7 @@ def test_dlpm_is_algorithm_1_in_each_group_of_siblings(
             expected = [each.arrival for each in model.select(room_for(value[0]))]
             assert [request.arrival for request in value[1]] == expected
         for path, balance in model.q.items():
-            assert policy.balance_at(path) == balance
+            assert policy.accounts.balance(path) == balance
 
     arrivals = [number for number, step in enumerate(history) if step[0] == "arrive"]
     play(driver, [step for number, step in enumerate(history) if number not in arrivals[MAX_REMATCHED:]], heard)
@@ -137,6 +137,8 @@ def history(batcher: Batcher, arrivals: list[Arrival], ahead: int, used: list[in
     launched: deque[Plan] = deque()
     pending = deque(sorted(enumerate(arrivals), key=lambda entry: entry[1][4]))
     rows = record.attained
+    service: dict[Path, int] = defaultdict(int)
+    seen: dict[Account, int] = {}  # an account that was forgotten begins again from zero
     while pending or len(batcher.queue.waiting) or len(batcher.queue.running) or launched:
         while pending and pending[0][1][4] <= len(rows):
             number, (caller, prefix, length, output, _) = pending.popleft()
@@ -147,7 +149,7 @@ def history(batcher: Batcher, arrivals: list[Arrival], ahead: int, used: list[in
                 request.weight, request.user_weight = WEIGHTS[request.client]
             batcher.queue.submit(request, 0.0)
         plan = batcher.plan(0.0)
-        backlogged = {path for request in batcher.queue.waiting for path in prefixes(request)}
+        backlogged = {account.path for request in batcher.queue.waiting for account in request.account.lineage}
         if plan is not None:
             launched.append(plan)
         if len(launched) > (ahead if plan is not None else 0):
@@ -155,12 +157,13 @@ def history(batcher: Batcher, arrivals: list[Arrival], ahead: int, used: list[in
             batcher.commit(done, tokens_for(done))
         for request in [each for each in batcher.queue.running if each.output_tokens >= used[each.arrival % len(used)]]:
             batcher.queue.abort(request)
-        shares = batcher.queue.ledger.shares
-        accounts = [account for level in range(len(ALL)) for account in shares.accounts(level)]
+        for account in (*seen, *batcher.queue.accounts):
+            service[account.path] += account.weighted - seen.get(account, 0)
+            seen[account] = account.weighted
         row: Row = defaultdict(lambda: (0, False))
-        row |= {account.path: (account.weighted, account.path in backlogged) for account in accounts}
+        row |= {path: (weighted, path in backlogged) for path, weighted in service.items()}
         rows.append(row)
-        deposits = {account.path: policy.deposits_at(account.path) for account in accounts}
+        deposits = {path: policy.deposits_at(path) for path in service}
         committed: Row = defaultdict(lambda: (0, False))
         committed |= {path: (row[path][0] + deposit, row[path][1]) for path, deposit in deposits.items()}
         record.committed.append(committed)
@@ -168,23 +171,18 @@ def history(batcher: Batcher, arrivals: list[Arrival], ahead: int, used: list[in
             record.most_deposits[path] = max(deposit, record.most_deposits.get(path, 0))
         if len(rows) % CHECK_EVERY == 0:
             batcher.check_invariants()
-        check_balances(batcher, accounts)
+        check_balances(batcher)
     batcher.check_invariants()
     return record
 
 
-def prefixes(request: Request) -> list[Path]:
-    path = ALL.path(request)
-    return [path[:end] for end in range(1, len(path) + 1)]
-
-
-def check_balances(batcher: Batcher, accounts: list[Any]) -> None:
+def check_balances(batcher: Batcher) -> None:
     """DLPM Theorem A.1 at each level: -U < q <= Q^u, or Q^u + V where deposits are given back."""
     policy = batcher.queue.policy
     assert isinstance(policy, Dlpm)
     least, most = policy.balance_range_micro
-    for account in accounts:
-        assert least < policy.balance_at(account.path) <= most
+    for account in batcher.queue.accounts:
+        assert least < account.balance <= most
 
 
 def tight(
@@ -232,8 +230,8 @@ def test_siblings_that_stay_backlogged_differ_by_at_most_the_bound(
     most_idle: int,
     charge: OutputCharge,
 ) -> None:
-    """Theorems 4.1 and A.1 at each level, and 4.2 against siblings that are not backlogged; accounts of the ledger that
-    are forgotten would begin again, so that it forgets none."""
+    """Theorems 4.1 and A.1 at each level, and 4.2 against siblings that are not backlogged, also where accounts are
+    forgotten."""
     batcher = tight(admission, cost, 500 if weighted else 1000, most_idle, charge)
     rows = history(batcher, arrivals, ahead, used, weighted).attained
     bound = batcher.queue.policy.bound_micro
@@ -296,8 +294,9 @@ def flood(batcher: Batcher, callers: list[str], steps: int) -> None:
 
 
 def units(batcher: Batcher, path: Path) -> float:
-    accounts = batcher.queue.ledger.shares.accounts(len(path) - 1)
-    return next(account.weighted for account in accounts if account.path == path) / MICRO
+    account = batcher.queue.accounts.find(path)
+    assert account is not None
+    return account.weighted / MICRO
 
 
 # The callers of two siblings, and the paths of these.
@@ -324,7 +323,7 @@ def test_who_splits_itself_gets_no_more_than_its_sibling(attack: str, admission:
     bound = (batcher.queue.policy.bound_micro or 0) / MICRO
     assert abs(of_many - of_one) <= bound
     assert of_one > bound, "long enough to tell a half from a twentieth"
-    assert batcher.queue.policy.remembered <= 3 * (10 + len(many) + 5 + 4), "accounts are forgotten"
+    assert len(batcher.queue.accounts) <= 3 * (11 + len(many) + 5 + 4), "accounts are forgotten"
 
 
 def test_among_users_as_siblings_a_tenant_has_as_many_shares_as_users() -> None:

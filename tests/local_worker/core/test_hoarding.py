@@ -91,8 +91,8 @@ def given(policy: str, admission: AdmissionMode, hoarders: dict[str, int], leave
         quantum_tokens=QUANTUM,
     )
     ClosedLoopClients(batcher, hoarders, leaves).run()
-    neighbours = sum(account.service for account in batcher.queue.ledger.accounts if account.client in NEIGHBOURS)
-    charged = sum(account.weighted for account in batcher.queue.ledger.accounts if account.client in hoarders)
+    neighbours = sum(account.service for account in batcher.queue.accounts.clients if account.name in NEIGHBOURS)
+    charged = sum(account.weighted for account in batcher.queue.accounts.clients if account.name in hoarders)
     return neighbours // MICRO, charged // MICRO
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from local_worker.core.charging import OutputCharge
+from local_worker.core.accounts.charging import OutputCharge
+from local_worker.core.accounts.tree import AccountTree
 from local_worker.core.policies import QueuePolicy, QueuePolicyConfig
 from local_worker.core.policies.dlpm import MAX_BYPASS, MAX_MISFITS, MAX_PASSED, MAX_REMATCHED
-from local_worker.core.policies.drr import Drr
 from local_worker.core.request import Request
 from serving.bounded_client_map import MOST_IDLE
 from serving.cost import MICRO, Normalized, Profiled, WeightedTokens
@@ -45,7 +45,8 @@ CONFIG = QueuePolicyConfig(
 class Room:
     """A StepBudget with room for some tokens; the match of a request is its number of leading tokens 1, or `kept`."""
 
-    def __init__(self) -> None:
+    def __init__(self, accounts: AccountTree) -> None:
+        self._accounts = accounts
         self.left = 0
         self.kept = 1000  # tokens of each prefix that the cache keeps
         self.order: list[Request] = []
@@ -69,6 +70,7 @@ class Room:
             return None
         self.left -= extend
         self.order.append(request)
+        self._accounts.admitted(request)
         owed, request.paid = 0 if request.paid else extend, True
         return owed
 
@@ -104,7 +106,7 @@ class Driver:
 
     def __init__(self, policy: QueuePolicy) -> None:
         self.policy = policy
-        self.room = Room()
+        self.room = Room(policy.accounts)
         self.waiting: list[Request] = []
         self.running: list[Request] = []
         self.finished: dict[Request, None] = {}
@@ -118,7 +120,18 @@ class Driver:
         request.preemptions += 1
         self.running.remove(request)
         self.waiting.append(request)
+        self.policy.accounts.preempted(request)
         self.policy.preempted(request)
+
+    def finish(self, request: Request) -> None:
+        self.finished[request] = None
+        self.policy.accounts.finished(request)
+        self.policy.finished(request)
+
+    def withdraw(self, request: Request) -> None:
+        self.waiting.remove(request)
+        self.policy.accounts.withdrawn(request)
+        self.policy.withdrawn(request)
 
     def arrive(
         self,
@@ -136,6 +149,8 @@ class Driver:
         request.matched_blocks = self.room.matched_tokens(request) // BLOCK
         self.room.beyond[request] = beyond
         self.count += 1
+        request.path = self.policy.accounts.path(request)
+        self.policy.accounts.arrived(request)
         self.policy.arrived(request)
         self.waiting.append(request)
         return request
@@ -158,6 +173,7 @@ class Driver:
         )
 
     def check(self) -> None:
+        self.policy.accounts.check_invariants(self.waiting, self.unfinished)
         self.policy.check_invariants()
         assert self.policy.waiting == len(self.waiting)
 
@@ -175,8 +191,7 @@ def play(driver: Driver, history: list[tuple[Any, ...]], heard: Callable[[str, A
             heard("generated", (request, rest[1]))
         elif kind == "finish" and driver.unfinished:
             request = driver.unfinished[rest[0] % len(driver.unfinished)]
-            driver.finished[request] = None
-            driver.policy.finished(request)
+            driver.finish(request)
             heard("finished", request)
         elif kind == "keep":
             driver.keep(*rest)
@@ -185,8 +200,8 @@ def play(driver: Driver, history: list[tuple[Any, ...]], heard: Callable[[str, A
             assert victim in driver.unfinished
             driver.preempt(victim)
         elif kind == "withdraw" and driver.waiting:
-            request = driver.waiting.pop(rest[0] % len(driver.waiting))
-            driver.policy.withdrawn(request)
+            request = driver.waiting[rest[0] % len(driver.waiting)]
+            driver.withdraw(request)
             heard("withdrawn", request)
         driver.check()
 
@@ -249,17 +264,12 @@ def test_conformance_of_idle_clients_a_bounded_number_is_kept_and_a_forgotten_on
             left[value.client] = driver.policy.balance(value.client)
         if what == "selected" and name not in COUNTERS:
             left.clear()  # rounds may have paid debts
-        assert driver.policy.remembered <= len(active) + most_idle + debtors(driver)
+        assert len(driver.policy.accounts) <= len(active) + most_idle + 1
 
     play(driver, history, heard)
     driver.select(10**6)
     driver.check()
     assert not driver.waiting, "with room for all, all are admitted, also those who were forgotten"
-
-
-def debtors(driver: Driver) -> int:
-    """Return the clients that DRR still visits because of their debts."""
-    return sum(driver.policy.balance(client) < 0 for client in CLIENTS) if isinstance(driver.policy, Drr) else 0
 
 
 @pytest.mark.parametrize("name", ["vtc", "wsc", "lcf"])
@@ -268,10 +278,10 @@ def test_the_highest_forgotten_counter_holds_for_clients_without_an_account(name
     served = driver.arrive("a", 0, 20)
     driver.arrive("b", 0, 20)
     assert driver.select(20) == [served]
-    driver.policy.finished(served)
+    driver.finish(served)
     assert driver.policy.balance("a") == 20 * MICRO
     for client in "cd":  # each leaves without service, and one makes room for the other
-        driver.policy.withdrawn(driver.arrive(client, 0, 1))
+        driver.withdraw(driver.arrive(client, 0, 1))
     driver.arrive("a", 0, 20)
     assert driver.policy.balance("a") == 20 * MICRO, "b waits at zero, so a is not lifted to where it was"
     assert driver.policy.balance("newcomer") == 20 * MICRO
@@ -281,7 +291,7 @@ def test_the_highest_forgotten_counter_holds_for_clients_without_an_account(name
 @pytest.mark.parametrize("name", sorted({*LOCAL_POLICIES} - {"fcfs", "lpm"}))
 def test_conformance_a_worker_remembers_the_latest_of_clients_that_called_once(name: str) -> None:
     policy = LOCAL_POLICIES[name](replace(CONFIG, most_idle=1_000))
-    room, sampling = Room(), SamplingParams(max_tokens=1)
+    room, sampling = Room(policy.accounts), SamplingParams(max_tokens=1)
     for number in range(1_500):
         request = Request(
             id=str(number),
@@ -293,14 +303,17 @@ def test_conformance_a_worker_remembers_the_latest_of_clients_that_called_once(n
             sampling=sampling,
             arrival=number,
         )
+        request.path = policy.accounts.path(request)
+        policy.accounts.arrived(request)
         policy.arrived(request)
         room.left = 1
         policy.select(room)
         request.tokens.append(0)
         policy.generated(request, 1)
+        policy.accounts.finished(request)
         policy.finished(request)
     policy.check_invariants()
-    assert policy.remembered == 1_000
+    assert len(policy.accounts) == 1_000 + 1
 
 
 @pytest.mark.parametrize("name", sorted({*LOCAL_POLICIES} - {"fcfs", "lpm"}))
@@ -308,18 +321,17 @@ def test_conformance_a_client_that_came_back_is_not_forgotten_while_it_has_reque
     driver = Driver(LOCAL_POLICIES[name](replace(CONFIG, most_idle=1)))
     first, second, *others = (driver.arrive(client, 0, 1) for client in "aabc")
     driver.select(1)
-    driver.policy.finished(first)
-    driver.policy.withdrawn(second)
-    driver.waiting.remove(second)
+    driver.finish(first)
+    driver.withdraw(second)
     back = driver.arrive("a", 0, 1)
     driver.select(3)
     for other in others:
-        driver.policy.finished(other)
+        driver.finish(other)
     before = driver.policy.balance("a")
     back.tokens += [0] * 9
     driver.policy.generated(back, 9)
     assert driver.policy.balance("a") != before
-    assert driver.policy.remembered == 2
+    assert len(driver.policy.accounts) == 1 + 2, "of the idle ones one is kept, and another until the next event"
     driver.check()
 
 
@@ -327,14 +339,13 @@ def test_conformance_a_client_that_came_back_is_not_forgotten_while_it_has_reque
 def test_conformance_clients_are_idle_after_a_preemption_or_a_withdrawal_as_after_others(name: str) -> None:
     driver = Driver(LOCAL_POLICIES[name](replace(ROOMY, most_idle=1)))
     preempted, finished, withdrawn = (driver.arrive(client, 0, 1) for client in "abc")
-    driver.policy.withdrawn(withdrawn)
-    driver.waiting.remove(withdrawn)
+    driver.withdraw(withdrawn)
     driver.select(2)
     driver.preempt(preempted)
     assert driver.select(1) == [preempted]
     for request in (preempted, finished):
-        driver.policy.finished(request)
-    assert driver.policy.remembered == 1
+        driver.finish(request)
+    assert len(driver.policy.accounts) == 1 + 1
     driver.check()
 
 
@@ -501,8 +512,7 @@ def test_a_prediction_is_charged_once_and_what_was_not_generated_of_it_is_refund
     assert driver.select(5) == [request]
     assert driver.policy.balance("a") == (4 + 2 * 5) * MICRO
     driver.preempt(request)
-    driver.waiting.remove(request)
-    driver.policy.withdrawn(request)
+    driver.withdraw(request)
     assert driver.policy.balance("a") == (4 + 2 * 1) * MICRO
 
 
@@ -529,14 +539,14 @@ def room_for(tokens: int) -> Callable[[Item], bool]:
     return can_add
 
 
-def test_fcfs_lets_none_pass_a_request_that_does_not_fit_and_keeps_no_accounts() -> None:
+def test_fcfs_lets_none_pass_a_request_that_does_not_fit_and_charges_nobody() -> None:
     policy = LOCAL_POLICIES["fcfs"](CONFIG)
     driver = Driver(policy)
     driver.arrive("a", 0, 20)
     driver.arrive("b", 0, 1)
     assert driver.select(10) == []
     assert len(driver.select(30)) == 2
-    assert (policy.remembered, policy.balance("a")) == (0, 0)
+    assert policy.balance("a") == 0
 
 
 def test_the_longest_output_costs_what_the_cost_function_says_from_its_first_token() -> None:
@@ -601,8 +611,7 @@ def test_dlpm_counts_anew_when_the_earliest_request_is_withdrawn() -> None:
     driver = Driver(LOCAL_POLICIES["dlpm"](CONFIG))
     cold = [driver.arrive("a", 0, 4) for _ in range(2)]
     assert cold_admissions(driver, cold, MAX_PASSED) == []
-    driver.waiting.remove(cold[0])
-    driver.policy.withdrawn(cold[0])
+    driver.withdraw(cold[0])
     assert cold_admissions(driver, cold, MAX_PASSED + 1) == [MAX_PASSED]
 
 
@@ -677,7 +686,7 @@ def test_a_barrier_makes_its_deposit_when_it_is_raised_and_its_output_costs_noth
     large.tokens += [0] * 3
     driver.policy.generated(large, 3)
     assert driver.policy.balance("b") == CREDIT - (LARGE + deposit) * MICRO
-    driver.policy.finished(large)
+    driver.finish(large)
     assert driver.policy.balance("b") == CREDIT - (LARGE + 2 * 3) * MICRO
 
 
@@ -687,10 +696,9 @@ def test_who_stops_before_its_output_ends_gets_back_the_deposit() -> None:
     driver.select(4)
     driver.preempt(running)
     assert driver.policy.balance("c") == CREDIT - 4 * MICRO
-    driver.policy.withdrawn(running)
-    driver.waiting.remove(running)
+    driver.withdraw(running)
     barrier = bar(driver)
-    driver.policy.withdrawn(barrier)
+    driver.withdraw(barrier)
     assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
 
 
@@ -709,8 +717,7 @@ def test_only_a_client_in_credit_raises_a_barrier(spare: int) -> None:
 def test_a_cancelled_barrier_keeps_its_charge_and_stops_blocking() -> None:
     driver = Driver(LOCAL_POLICIES["dlpm"](ROOMY))
     large = bar(driver)
-    driver.waiting.remove(large)
-    driver.policy.withdrawn(large)
+    driver.withdraw(large)
     assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
     assert driver.select(LARGE - 1) == driver.running[-1:]
 
@@ -720,8 +727,7 @@ def test_a_client_raises_one_barrier_per_round() -> None:
     for _ in range(2):
         large = bar(driver)
         assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
-        driver.waiting.remove(large)
-        driver.policy.withdrawn(large)
+        driver.withdraw(large)
 
 
 def test_no_request_enters_in_a_step_after_a_barrier_was_raised() -> None:
@@ -943,8 +949,7 @@ def test_a_drr_visit_begins_with_a_quantum_where_nothing_is_left(rest: int, orde
 def test_drr_visits_a_client_without_waiting_requests_only_for_its_debt(rest: int) -> None:
     driver = drr_after_a_prompt(rest)
     waiting = driver.arrive("a", 0, 1)
-    driver.policy.withdrawn(waiting)
-    driver.waiting.remove(waiting)
+    driver.withdraw(waiting)
     driver.check()
     [running] = driver.running
     running.tokens.append(0)
@@ -975,8 +980,7 @@ def test_a_drr_visit_ends_when_the_request_that_interrupted_it_is_withdrawn() ->
     driver = Driver(LOCAL_POLICIES["drr"](CONFIG))
     first, large = driver.arrive("a", 0, 4), driver.arrive("a", 0, 20)
     driver.select(5)
-    driver.policy.withdrawn(large)
-    driver.waiting.remove(large)
+    driver.withdraw(large)
     first.tokens += [0] * 5
     driver.policy.generated(first, 5)
     small, _ = driver.arrive("a", 0, 1), driver.arrive("b", 0, 20)

@@ -5,10 +5,10 @@ from collections import deque
 from collections.abc import Sequence
 
 from fairlead.token_ids import pack_ids
+from local_worker.core.accounts.charging import OutputCharge
+from local_worker.core.accounts.levels import FLAT, FairnessLevels
 from local_worker.core.batch import Batch, Engine, PendingStep
 from local_worker.core.batcher import Batcher
-from local_worker.core.charging import OutputCharge
-from local_worker.core.fairness_levels import FLAT, FairnessLevels
 from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.plan import Plan
 from local_worker.core.policies import QueuePolicyConfig

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from local_worker.core.accounts.account import Path
 from local_worker.core.request import Request
 from serving.names import tenant_of
 
@@ -46,14 +47,19 @@ class FairnessLevels:
     def __str__(self) -> str:
         return ",".join(self.levels)
 
-    def path(self, request: Request) -> tuple[str, ...]:
-        """Return the names of the accounts of `request`, the highest first."""
-        path = self.client_path(request.client)
-        return (*path, request.interaction) if FairnessLevel.INTERACTION in self.levels else path
+    @property
+    def are_clients_highest(self) -> bool:
+        """Whether the accounts of the highest level are those of clients."""
+        return self.levels[0] is FairnessLevel.USER
 
-    def client_path(self, client: str) -> tuple[str, ...]:
+    def path(self, client: str, interaction: str) -> Path:
+        """Return the names of the accounts of a request, the highest first."""
+        path = self.client_path(client)
+        return (*path, interaction) if FairnessLevel.INTERACTION in self.levels else path
+
+    def client_path(self, client: str) -> Path:
         """Return the part of a path that the client alone determines."""
-        path: tuple[str, ...] = ()
+        path: Path = ()
         if FairnessLevel.TENANT in self.levels:
             path = (tenant_of(client),)
         return (*path, client) if FairnessLevel.USER in self.levels else path

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from itertools import combinations
 from typing import Generic, TypeVar
 
+from local_worker.core.accounts.account import Account, Siblings
+
 C = TypeVar("C")
 
 # Largest number of clients watched at a time; every step compares each pair of them.
@@ -51,3 +53,23 @@ class LiveGap(Generic[C]):
             least, greatest = self._leads.get(pair, (lead, lead))
             self._leads[pair] = least, greatest = min(least, lead), max(greatest, lead)
             self.worst = max(self.worst, greatest - least)
+
+
+class SiblingGap(LiveGap[Account]):
+    """The gap between accounts of one level that are siblings; others take their place when none of them waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._siblings: Siblings | None = None  # to which the watched accounts belong
+
+    def watch(self, client: Account) -> None:
+        """See LiveGap; an account that is no sibling of the watched ones is not watched."""
+        if self.is_idle:
+            self._siblings = client.siblings
+        if self._siblings is client.siblings:
+            super().watch(client)
+
+
+def backlogged_service(account: Account) -> int | None:
+    """Return the service over weight of an account that has requests waiting, in micro-units; None for others."""
+    return account.weighted if account.waiting else None

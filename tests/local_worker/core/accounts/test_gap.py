@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 from hypothesis import given, settings
 
-from local_worker.core.live_gap import SAMPLED, LiveGap
+from local_worker.core.accounts.gap import SAMPLED, LiveGap
 from tests.local_worker.core.test_batcher import REQUESTS, TIERS, histories, tight
 
 
@@ -34,8 +34,8 @@ def test_the_gap_is_exact(name: str, arrivals: list[tuple[str, int, int, int, in
     def observed(now: float) -> object:
         made = plan(now)
         waiting = Counter(request.client for request in batcher.queue.waiting)
-        accounts = batcher.queue.ledger._accounts
-        rows.append({c: (accounts[c].weighted if c in accounts else 0, waiting[c] > 0) for c in "abc"})
+        accounts = {account.name: account.weighted for account in batcher.queue.accounts}
+        rows.append({c: (accounts.get(c, 0), waiting[c] > 0) for c in "abc"})
         return made
 
     batcher.plan = observed  # type: ignore[assignment, method-assign]

@@ -5,7 +5,7 @@ import heapq
 SPARE = 16  # entries of changed keys that are always kept, so that few clients rarely pay for a new heap
 
 
-class ClientPriorityQueue:
+class PriorityQueue:
     """A heap with lazy deletion: the old entry of a changed key is dropped at the top. O(log n) amortised."""
 
     __slots__ = ("_heap", "_keys")

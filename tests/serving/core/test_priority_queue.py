@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local_worker.core.policies.client_priority_queue import SPARE, ClientPriorityQueue
+from serving.core.priority_queue import SPARE, PriorityQueue
 
 CLIENT = st.sampled_from("abc")
 KEYS = [(number,) for number in range(6)]  # clients share keys, each of which is one tuple for all
@@ -28,7 +28,7 @@ class Key(tuple[int, ...]):
 def test_the_least_key_comes_first_and_all_clients_that_have_it_are_taken(
     acts: list[tuple[str, tuple[int, ...] | None] | None],
 ) -> None:
-    queue, keys = ClientPriorityQueue(), dict[str, tuple[int, ...]]()
+    queue, keys = PriorityQueue(), dict[str, tuple[int, ...]]()
     for act in acts:
         match act:
             case None if keys:
@@ -48,7 +48,7 @@ def test_the_least_key_comes_first_and_all_clients_that_have_it_are_taken(
 
 
 def test_changed_keys_are_let_go() -> None:
-    queue, most = ClientPriorityQueue(), 0
+    queue, most = PriorityQueue(), 0
     for number in range(200):
         for client in "ab":
             queue.put(client, Key(-number, ord(client)))
@@ -57,7 +57,7 @@ def test_changed_keys_are_let_go() -> None:
 
 
 def test_the_order_holds_when_changed_keys_are_let_go() -> None:
-    queue, keys = ClientPriorityQueue(), dict[str, tuple[int, ...]]()
+    queue, keys = PriorityQueue(), dict[str, tuple[int, ...]]()
     for number in range(200):
         client = "abc"[number % 3]
         keys[client] = (-number,)
@@ -66,7 +66,7 @@ def test_the_order_holds_when_changed_keys_are_let_go() -> None:
 
 
 def test_a_changed_key_of_the_first_client_is_let_go_at_once() -> None:
-    queue, most = ClientPriorityQueue(), 0
+    queue, most = PriorityQueue(), 0
     queue.put("b", (50,))
     for number in range(50):
         queue.put("a", Key(number))

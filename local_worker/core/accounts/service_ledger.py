@@ -1,0 +1,122 @@
+"""The service that each account has received under any policy: what the policy's balances are checked against."""
+
+from collections.abc import Iterable
+
+from local_worker.core.accounts.account import Account
+from local_worker.core.accounts.charging import Charging
+from local_worker.core.accounts.gap import SiblingGap, backlogged_service
+from local_worker.core.accounts.levels import FairnessLevel
+from local_worker.core.accounts.tree import AccountTree
+from local_worker.core.request import Request
+from serving.cost import Cost, charge
+
+
+class ServiceLedger:
+    """The service of all accounts, and at each level the gap between a few siblings that stay backlogged.
+
+    `Account.service` is the cost of the tokens that were computed and generated, as in the papers: prompt tokens that
+    were not cached, and output tokens. Fairness is stated for `Account.weighted`: service over the requests' weights,
+    plus the cost of what was withheld from others (forfeited charges, room beyond a share, places in steps that outputs
+    missed). The account of a forgotten client starts again from zero.
+    """
+
+    def __init__(self, cost: Cost, accounts: AccountTree) -> None:
+        self.recomputed_tokens = 0  # number of tokens computed again after preemptions and losses of workers
+        self.weighted = 0  # service over weight given to all clients, micro-units
+        self.prompt_tokens = 0  # number of prompt tokens of all admitted requests
+        self.cached_tokens = 0  # number of these tokens that were cached
+        self._charging = Charging(cost)
+        self._levels = accounts.levels.levels
+        self._gaps = [SiblingGap() for _ in self._levels]
+        self._changed: dict[Account, None] = {}  # accounts of clients
+
+    @property
+    def worst_gap(self) -> int:
+        """The largest gap that was observed between two siblings of any level, in micro-units; see LiveGap."""
+        return max(gap.worst for gap in self._gaps)
+
+    @property
+    def worst_gaps(self) -> list[tuple[FairnessLevel, int]]:
+        """The largest gap that was observed between two siblings of each level, in micro-units, the highest first."""
+        return [(level, gap.worst) for level, gap in zip(self._levels, self._gaps, strict=True)]
+
+    def arrived(self, request: Request) -> None:
+        """Record that `request` has joined the queue."""
+        for account, gap in zip(reversed(request.account.lineage), self._gaps, strict=True):
+            gap.watch(account)
+        self._change(request)
+
+    def withdrawn(self, request: Request) -> None:
+        """Record that `request` left the queue without being served.
+
+        Its prepaid cost counts as service to its client: a client gets no compensation for a charge that it forfeits.
+        """
+        self._withhold(request, request.prepaid)
+
+    def admitted(self, request: Request) -> None:
+        """Record that `request` has entered the running batch for the first time, and count its prompt as service."""
+        self.prompt_tokens += request.prompt_tokens
+        self.cached_tokens += request.cached
+        micro = self._charging.extend(request, request.prompt_tokens - request.cached)
+        self._serve(request, micro, micro)
+
+    def readmitted(self, request: Request, recomputed: int) -> None:
+        """Record that `request` has entered a running batch again and computes `recomputed` tokens again.
+
+        These tokens are no service to the client, which did not cause the recomputation.
+        """
+        self.recomputed_tokens += recomputed
+        self._change(request)
+
+    def preempted(self, request: Request) -> None:
+        """Record that `request` has left the running batch for the queue."""
+        self._change(request)
+
+    def generated(self, request: Request, tokens: int) -> None:
+        """Count the last `tokens` output tokens of `request` as service."""
+        micro = self._charging.decode(request, tokens)
+        self._serve(request, micro, self._charging.due(request, tokens) if request.reserved else micro)
+
+    def reserved(self, request: Request, ahead: range) -> None:
+        """Count the output tokens `ahead`, for which `request` has room beyond its client's share, as service now.
+
+        This room is withheld from other clients. The tokens do not count again when they are generated.
+        """
+        request.reserved = ahead.stop
+        self._withhold(request, self._charging.output(request, ahead.start, ahead.stop))
+
+    def deferred(self, request: Request) -> None:
+        """Count the place of `request` in a step in which it missed its token: others could have had it."""
+        self._withhold(request, self._charging.next_output(request))
+
+    def finished(self, request: Request) -> None:
+        """Record that `request` has left the running batch."""
+        self._change(request)
+
+    def observe(self) -> None:
+        """Measure the gaps; to be called once per step."""
+        for gap in self._gaps:
+            gap.observe(backlogged_service)
+
+    def _serve(self, request: Request, micro: int, due: int) -> None:
+        """Count `micro` as service, and `due`, the part not yet counted for fairness, over the weights."""
+        request.service += micro
+        self.weighted += charge(micro, request.weight)
+        for account in request.accounts:
+            account.service += micro
+        self._withhold(request, due)
+
+    def _withhold(self, request: Request, micro: int) -> None:
+        highest = charge(micro, request.weight)
+        below = highest if request.user_weight == request.weight else charge(micro, request.user_weight)
+        for account in request.accounts:
+            account.weighted += highest if account.is_highest else below
+        self._change(request)
+
+    def _change(self, request: Request) -> None:
+        self._changed[request.accounts[-1]] = None
+
+    def take_changed(self) -> Iterable[Account]:
+        """Return the accounts of clients that changed since the last call, in order of their first change."""
+        changed, self._changed = self._changed, {}
+        return changed

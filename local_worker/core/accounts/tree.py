@@ -1,0 +1,218 @@
+"""The tree of accounts, tenants above users above interactions, and the numbers of requests of each account.
+
+One tree serves the policy, the service ledger, the shares of the KV cache and the drop from the longest queue. It is
+the first observer of a request's events: the others find the request's `account`, with numbers that are up to date.
+"""
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator
+
+from local_worker.core.accounts.account import Account, Path, Siblings
+from local_worker.core.accounts.levels import FLAT, FairnessLevels
+from local_worker.core.request import Request
+from serving.bounded_client_map import MOST_IDLE
+
+
+class AccountTree:
+    """The accounts of all levels, and one for each client, which is reported under its name.
+
+    A client whose user is the highest level has one account for both. An account without requests is idle. Of each
+    level the `most_idle` accounts that became idle last are kept, and at most one more until the next event. What is
+    below a forgotten account is forgotten with it.
+    """
+
+    def __init__(self, levels: FairnessLevels = FLAT, most_idle: int = MOST_IDLE, quantum: int = 0) -> None:
+        self.levels = levels
+        self.exempt = 0  # number of waiting requests that are never dropped for others
+        self._most_idle = most_idle
+        self._idle = [OrderedDict[Account, None]() for _ in levels.levels]
+        self.root = Siblings(quantum, self._idle[0])
+        self._clients = self.root
+        if not levels.are_clients_highest:
+            self._idle.append(OrderedDict())
+            self._clients = Siblings(quantum, self._idle[-1])
+        self._held: dict[Request, int] = {}  # running request -> its pages that its accounts hold
+
+    def __iter__(self) -> Iterator[Account]:
+        """Iterate over the accounts of all levels."""
+        return self.root.and_below()
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    @property
+    def clients(self) -> Collection[Account]:
+        """The accounts of all clients."""
+        return self._clients.members.values()
+
+    def path(self, request: Request) -> Path:
+        """Return the names of the accounts of a new `request`, the highest first."""
+        return self.levels.path(request.client, request.interaction)
+
+    def client(self, name: str) -> Account | None:
+        """Return the account of a client; None if it has none."""
+        return self._clients.members.get(name)
+
+    def waiting(self, client: str) -> int:
+        """Return the number of a client's waiting requests."""
+        account = self.client(client)
+        return 0 if account is None else account.waiting
+
+    def find(self, path: Path) -> Account | None:
+        """Return the account at the end of `path`; None if there is none."""
+        siblings: Siblings | None = self.root
+        account = None
+        for name in path:
+            account = siblings.members.get(name) if siblings is not None else None
+            if account is None:
+                return None
+            siblings = account.members
+        return account
+
+    def balance(self, path: Path) -> int:
+        """Return the balance at the end of `path` in micro-units, also where there is no account."""
+        if (account := self.find(path)) is not None:
+            return account.balance
+        parent = self.find(path[:-1])
+        siblings = self.root if len(path) == 1 else parent.members if parent is not None else None
+        return siblings.newcomers_balance if siblings is not None else 0
+
+    @property
+    def droppable(self) -> int:
+        """The number of waiting requests that may be dropped for others."""
+        return sum(account.droppable for account in self.root.members.values())
+
+    def leaf_to_drop_from(self, request: Request) -> Account | None:
+        """Return the leaf whose queue is the longest, if `request` may displace a request from it.
+
+        At the highest level where another account has a longer queue than the account of `request`, the longest queue
+        is that account's, and within it again the longest at each level below. Return None if there is no such level,
+        or if no request may be dropped. The own queues count as empty for a request that itself is never dropped. With
+        a limit on the whole queue alone, one client's flood would drop all others before a policy could be fair.
+        """
+        siblings: Siblings | None = self.root
+        account, is_own = None, True  # whether the chosen accounts are those of `request`
+        for name in request.path:
+            if siblings is None or not siblings.longest:
+                return None
+            account = siblings.members.get(name)
+            own = 0 if request.is_exempt or account is None else account.droppable
+            is_own = is_own and siblings.longest == own
+            if not is_own or account is None:
+                account = siblings.with_longest_queue()
+            siblings = account.members
+        return None if is_own else account
+
+    def arrived(self, request: Request) -> None:
+        """Open the accounts on the path of a new `request`, which waits; they have shares from now on."""
+        self._trim()
+        siblings, weight = self.root, request.weight
+        for level, name in enumerate(request.path[:-1], start=1):
+            above = self._open(siblings, name, weight)
+            if above.members is None:
+                above.members = Siblings(siblings.quantum, self._idle[level], above)
+            siblings, weight = above.members, request.user_weight
+        request.account = leaf = self._open(siblings, request.path[-1], weight)
+        request.accounts = leaf.lineage
+        if self._clients is not self.root:
+            request.accounts = (*leaf.lineage, self._open(self._clients, request.client, request.weight))
+        self._wait(request, 1)
+
+    def _open(self, siblings: Siblings, name: str, weight: int) -> Account:
+        account = siblings.members.get(name)
+        if account is None:
+            account = siblings.members[name] = Account(siblings, name)
+        else:
+            siblings.idle.pop(account, None)
+        siblings.weigh(account, weight)
+        return account
+
+    def admitted(self, request: Request) -> None:
+        """Record that `request` has entered the running batch and holds pages."""
+        self._wait(request, -1)
+        for account in request.accounts:
+            account.running += 1
+        self._hold(request, len(request.pages) - request.shared)
+
+    def grew(self, request: Request, pages: int) -> None:
+        """Record that a running `request` holds `pages` more."""
+        self._hold(request, pages)
+
+    def _hold(self, request: Request, pages: int) -> None:
+        self._held[request] = self._held.get(request, 0) + pages
+        for account in request.account.lineage:
+            account.pages += pages
+
+    def preempted(self, request: Request) -> None:
+        """Record that `request` left the batch, released its pages and waits for its turn again."""
+        self._stop(request)
+        self._wait(request, 1)
+
+    def withdrawn(self, request: Request) -> None:
+        """Record that `request` has left the queue for good; its accounts without requests are idle."""
+        self._wait(request, -1)
+        self._close(request)
+
+    def finished(self, request: Request) -> None:
+        """Record that `request` has left the running batch for good; its accounts without requests are idle."""
+        self._stop(request)
+        self._close(request)
+
+    def _close(self, request: Request) -> None:
+        self._trim()
+        for account in request.accounts:
+            if not account.requests:
+                account.siblings.weigh(account, 0)
+                account.siblings.idle[account] = None
+
+    def _stop(self, request: Request) -> None:
+        pages = self._held.pop(request)
+        for account in request.account.lineage:
+            account.pages -= pages
+        for account in request.accounts:
+            account.running -= 1
+
+    def _wait(self, request: Request, by: int) -> None:
+        """Add a waiting request, or remove it: `by` is 1 or -1."""
+        for account in request.accounts:
+            account.waiting += by
+            if account.waiting == max(by, 0):
+                account.siblings.waiting += by
+        if request.is_exempt:
+            request.account.lineage[-1].exempt += by
+            self.exempt += by
+        elif not request.preemptions:
+            for account in request.account.lineage:
+                account.siblings.lengthen(account, by)
+
+    def _trim(self) -> None:
+        for idle in self._idle:
+            while len(idle) > self._most_idle:
+                account = next(iter(idle))
+                account.siblings.forget(account)
+
+    def check_invariants(self, waiting: Iterable[Request], running: Iterable[Request]) -> None:
+        """Raise AssertionError unless exactly the given requests are counted."""
+        waiting, running = list(waiting), list(running)
+        assert self._held.keys() == set(running), "requests that run and requests that are counted differ"
+        accounts = {*self, *self.clients}
+        counted = {account: [0, 0, 0] for account in accounts}
+        for request in waiting:
+            for account in request.accounts:
+                counted[account][0] += 1
+        for request in running:
+            for account in request.accounts:
+                counted[account][1] += 1
+            for account in request.account.lineage:
+                counted[account][2] += self._held[request]
+        for account, here in counted.items():
+            found = [account.waiting, account.running, account.pages]
+            assert found == here, f"{account.path}: [waiting, running, pages] are {found}, here are {here}"
+            assert (account in account.siblings.idle) == (not account.requests), f"{account.path}: idle with requests"
+        for idle in self._idle:
+            assert len(idle) <= self._most_idle + 1, f"{len(idle)} idle accounts, at most {self._most_idle} may be kept"
+            assert all(account in accounts for account in idle), "a forgotten account is idle"
+        exempt = sum(request.is_exempt for request in waiting)
+        assert self.exempt == exempt, f"never dropped: {exempt}, counted {self.exempt}"
+        for siblings in {account.siblings: None for account in accounts}:
+            siblings.check_invariants()
