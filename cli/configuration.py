@@ -13,7 +13,7 @@ from serving.environment import ServiceName, variable
 from simulation.run import Scenario
 from simulation.spec import SERVED_POLICIES, SERVED_ROUTES
 from throttler.core.profiles import RateLimits
-from throttler.core.registry import THROTTLES
+from throttler.core.throttles import THROTTLES
 
 # The policies that use a quantum; it has no effect on the others.
 LOCAL_QUANTUM = ("dlpm", "drr")

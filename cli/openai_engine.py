@@ -14,7 +14,7 @@ from typing import Any
 
 import uvicorn
 
-from serving.process import configure_logging
+from serving.logs import configure_logging
 
 MODEL = "fake"
 WORD = "word "

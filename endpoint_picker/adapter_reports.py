@@ -9,7 +9,7 @@ from endpoint_picker.picker import Picker
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from global_scheduler.core.fleet import WorkerIdentity
-from global_scheduler.messages import accepted_from, identity_from
+from global_scheduler.wire import accepted_from, identity_from
 
 log = logging.getLogger(__name__)
 NAME = "fairlead.v1.Scheduler"

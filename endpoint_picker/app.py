@@ -30,7 +30,8 @@ from serving.config import addresses, cost_function, load
 from serving.endpoint_names import EndpointNames
 from serving.environment import ServiceName
 from serving.envoy import ext_proc_pb2_grpc, ratelimit_pb2_grpc
-from serving.process import Serving, configure_logging, run
+from serving.logs import configure_logging
+from serving.process import Serving, run
 from serving.rpc.server import Server
 from serving.telemetry.metrics import Metrics
 from serving.telemetry.records import PICKER

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 
+from global_scheduler.common_configuration import configured_leadership, configured_quantum
 from global_scheduler.core.policies import DEFAULT_POLICY, POLICIES
-from global_scheduler.leadership import Leadership, configured_leadership
-from global_scheduler.quantum import configured_quantum
+from global_scheduler.leadership import Leadership
 from serving.config import (
     MAX_PORT,
     ConfigError,

@@ -29,7 +29,8 @@ from serving.config import MOST, cost_function, load, require
 from serving.cost import cost_name
 from serving.environment import ServiceName
 from serving.http_client import HttpClient
-from serving.process import Serving, configure_logging, log_step, run
+from serving.logs import configure_logging
+from serving.process import Serving, log_step, run
 from serving.rpc.channel import open_channel
 
 log = logging.getLogger(__name__)

@@ -96,7 +96,7 @@ class Client:
 
     def interaction(self, *, app: str = "") -> Interaction:
         """Return an interaction, a group of calls; it is an asynchronous context manager and ends on exit."""
-        return Interaction(self, app or self._app)
+        return Interaction(self.start, self.end, app or self._app)
 
     async def models(self) -> list[inference_pb2.Model]:
         """Return the models that the gateway now serves."""

@@ -2,9 +2,9 @@
 
 import contextlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import Self, Unpack
 
 from fairlead.completion import Completion
 from fairlead.errors import Closed, FairleadError
@@ -13,9 +13,6 @@ from fairlead.prompt import Message, as_chat, as_prompt
 from fairlead.stream import Stream
 from fairlead.tracing import InteractionSpan
 from fairlead.v1 import common_pb2, inference_pb2
-
-if TYPE_CHECKING:
-    from fairlead.client import Client
 
 
 class Interaction:
@@ -27,9 +24,12 @@ class Interaction:
     ChatOptions document.
     """
 
-    def __init__(self, client: "Client", app: str) -> None:
+    def __init__(
+        self, start: Callable[..., Stream], end: Callable[[str, inference_pb2.Interaction], Awaitable[None]], app: str
+    ) -> None:
         self.id = uuid.uuid4().hex
-        self._client = client
+        self._start_call = start
+        self._end = end
         self._app = app
         self._stage = 0
         self._token = b""
@@ -46,7 +46,7 @@ class Interaction:
         self._span.end()
         if self._token:
             with contextlib.suppress(FairleadError):
-                await self._client.end(self._app, self._place())
+                await self._end(self._app, self._place())
 
     async def generate(self, prompt: str | Sequence[int], **options: Unpack[CallOptions]) -> Completion:
         """See Client.generate."""
@@ -69,7 +69,7 @@ class Interaction:
             raise Closed(f"the interaction {self.id} is over")
         place = self._place()
         self._stage += 1
-        return self._client.start(
+        return self._start_call(
             prompt,
             app=self._app,
             interaction=place,

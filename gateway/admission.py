@@ -17,9 +17,8 @@ from gateway.core.client_limits import HeldBytesLimiter, OpenCallLimiter
 from gateway.core.tool_call_ids import ToolCallIds
 from gateway.interactions import CallInteractions
 from gateway.tenants import CallerIdentity, Credentials, Tenants
-from gateway.tools import check_rendered
 from gateway.upstream.cluster import Cluster
-from gateway.validation import app_name, capacity, check_interaction, check_length, check_request, cut
+from gateway.validation import app_name, capacity, check_interaction, check_length, check_rendered, check_request, cut
 from serving.cost import within_limits
 from serving.names import MAX_NAME
 from serving.telemetry.records import CHAT, TEXT_COMPLETION

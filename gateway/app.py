@@ -29,7 +29,8 @@ from gateway.tokenization import Tokenization
 from gateway.upstream.cluster import Cluster
 from serving.config import addresses, load
 from serving.environment import ServiceName
-from serving.process import Serving, configure_logging, run
+from serving.logs import configure_logging
+from serving.process import Serving, run
 from serving.reload import follow
 from serving.rpc.address import is_loopback
 from serving.rpc.channel import MAX_REQUEST_BYTES

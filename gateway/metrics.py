@@ -11,8 +11,7 @@ from opentelemetry.trace import NonRecordingSpan
 from fairlead.outcomes import Outcome
 from gateway.accounting import Accounting
 from gateway.upstream.placements import PlacementCounts
-from serving.telemetry.counter import Counter
-from serving.telemetry.labels import CappedLabel
+from serving.telemetry.counter import CappedLabel, Counter
 from serving.telemetry.records import CallRecord, InteractionRecord, phases
 from serving.telemetry.spans import call_context
 

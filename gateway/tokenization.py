@@ -8,9 +8,8 @@ from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
 from gateway.call_request import Receive
 from gateway.core.client_limits import HeldBytesLimiter, OpenCallLimiter
 from gateway.tenants import CallerIdentity, Credentials
-from gateway.tools import check_rendered
 from gateway.upstream.cluster import Cluster
-from gateway.validation import check_prompt
+from gateway.validation import check_prompt, check_rendered
 
 
 class Tokenization:

@@ -17,7 +17,8 @@ from global_scheduler.service import SchedulerService
 from serving.config import cost_function, load
 from serving.cost import cost_name
 from serving.environment import ServiceName
-from serving.process import Serving, configure_logging, run
+from serving.logs import configure_logging
+from serving.process import Serving, run
 from serving.rpc.server import Server
 from serving.telemetry.metrics import Metrics
 from serving.telemetry.records import SCHEDULER

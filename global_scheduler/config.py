@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from global_scheduler.common_configuration import configured_leadership, configured_quantum
 from global_scheduler.core.fleet import STEP_TIMEOUT
 from global_scheduler.core.policies import DEFAULT_POLICY, POLICIES
-from global_scheduler.leadership import Leadership, configured_leadership
-from global_scheduler.quantum import configured_quantum
+from global_scheduler.leadership import Leadership
 from serving.config import check_listeners, check_positive, check_secrets, cost_function, option
 from serving.rpc.mutual_tls import InternalTlsOptions
 from serving.shared_options import shared

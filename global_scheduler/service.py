@@ -17,7 +17,7 @@ from global_scheduler.core.client_service_table import ClientServiceTable
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Member
 from global_scheduler.leadership import STANDBY, Leadership
-from global_scheduler.messages import (
+from global_scheduler.wire import (
     accepted_from,
     identity_from,
     load_from,

@@ -24,7 +24,8 @@ from local_worker.worker import Worker
 from serving.config import cost_function, load
 from serving.cost import cost_name
 from serving.environment import ServiceName
-from serving.process import Serving, configure_logging, run
+from serving.logs import configure_logging
+from serving.process import Serving, run
 
 
 def make_batcher(config: WorkerConfig, model: ServedModel, limits: BatchLimits) -> Batcher:

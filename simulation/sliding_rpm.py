@@ -1,7 +1,7 @@
 """The rate limit of the system behind the VTC measurements: a sliding window that counts only admitted calls.
 
 It is inferred from the measured refusals. The product's own baseline counts per minute of the clock
-(throttler.core.rpm).
+(throttler.core.throttles).
 """
 
 from collections import deque

@@ -22,8 +22,8 @@ from simulation.sliding_rpm import SlidingRpm
 from simulation.step_time import MeasuredProfile, Profile, profile
 from throttler.core.profiles import Profiles, RateLimits
 from throttler.core.quota import Quota
-from throttler.core.registry import THROTTLES
 from throttler.core.throttle import WINDOW_SECONDS, Throttle
+from throttler.core.throttles import THROTTLES
 
 SERVED_POLICIES, SERVED_ROUTES = tuple(POLICIES), tuple(ROUTES)  # those that real workers and schedulers offer
 LOCAL_POLICIES: Mapping[str, Callable[[QueuePolicyConfig], QueuePolicy]] = {**POLICIES, **QUEUE_BASELINES}

@@ -9,7 +9,8 @@ from typing import Any
 
 from serving.config import addresses, load
 from serving.environment import ServiceName
-from serving.process import Serving, configure_logging, run
+from serving.logs import configure_logging
+from serving.process import Serving, run
 from serving.reload import follow
 from serving.rpc.server import Server
 from serving.telemetry.metrics import Metrics

@@ -10,8 +10,8 @@ from throttler.core.interactions import FinishedInteraction, Interactions
 from throttler.core.leased_quota import LeasedQuota
 from throttler.core.profiles import Profiles, RateLimits
 from throttler.core.quota import LocalQuota
-from throttler.core.registry import THROTTLES
 from throttler.core.throttle import WINDOW_SECONDS
+from throttler.core.throttles import THROTTLES
 from throttler.core.token_limits import TokenLimits
 from throttler.core.windows import AllCounts, Counts
 from throttler.options import ThrottleOptions

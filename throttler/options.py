@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from serving.config import option
-from throttler.core.registry import THROTTLES
+from throttler.core.throttles import THROTTLES
 
 
 class ThrottleOptions(Protocol):

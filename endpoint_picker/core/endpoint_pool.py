@@ -12,9 +12,8 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from endpoint_picker.core.endpoint_blocks import RecentBlocks, ReportedBlocks
 from endpoint_picker.core.held_requests import HeldRequests
-from endpoint_picker.core.recent_blocks import RecentBlocks
-from endpoint_picker.core.reported_blocks import ReportedBlocks
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Fleet, Member, WorkerIdentity

@@ -7,9 +7,9 @@ import msgspec
 
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
-from gateway.counts import MAX_MESSAGES, MAX_TOOLS, check_count
 from gateway.http.chat_prompt import arguments_text
 from gateway.http.content import media_in, result_text, text_in
+from gateway.validation import MAX_MESSAGES, MAX_TOOLS, check_count
 
 OF_ASSISTANT = ("text", "tool_use", "compaction", "thinking", "redacted_thinking")
 EXPECTED = {"user": "'text' and 'tool_result'", "system": "'text'"}

@@ -10,7 +10,6 @@ from msgspec import Meta
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
 from gateway.call import Call
-from gateway.counts import MAX_MESSAGES
 from gateway.http.api import Generation
 from gateway.http.chat_prompt import Message, chat_prompt
 from gateway.http.choices import ChoicesAnswer, ChoicesFormat
@@ -22,7 +21,7 @@ from gateway.http.parts_answer import PartsAnswer
 from gateway.http.sampling import Maximum, bounded, drawn
 from gateway.http.tools import ToolDefinition, custom_names, left_out_tools, tool_choice, tools_to_offer
 from gateway.http.unsupported import check_supported
-from gateway.tools import needs_call
+from gateway.validation import MAX_MESSAGES, needs_call
 
 HARMLESS_IN_CHATS = {**HARMLESS, "add_special_tokens": (False,)}  # the chat template writes them
 FORM = ChoicesFormat(

@@ -9,11 +9,11 @@ from fairlead.errors import InvalidRequest
 from fairlead.prompt import as_template_kwargs
 from fairlead.v1 import common_pb2
 from gateway.chat_template import MAX_BYTES, MAX_DEPTH
-from gateway.counts import MAX_TOOL_CALLS, check_count
 from gateway.http.content import TEXTS, Content, media_in, result_text, text_of
 from gateway.http.tools import custom_arguments
 from gateway.http.wishes import Wish, ask
 from gateway.json_shape import check_shape
+from gateway.validation import MAX_TOOL_CALLS, check_count
 
 ROLES = {"developer": "system"}  # another name for it
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 
 from fairlead.errors import InvalidRequest
-from gateway.counts import MAX_MESSAGES
+from gateway.validation import MAX_MESSAGES
 
 
 class Part(msgspec.Struct):

@@ -9,7 +9,6 @@ from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.core.session_tree import Session
-from gateway.counts import MAX_MESSAGES
 from gateway.http.api import Generation
 from gateway.http.blocks import MessageBlocks, ToolChoice, ToolSchema, choice_of, left_out_tools, tools_of
 from gateway.http.constraint import of_schema
@@ -21,7 +20,7 @@ from gateway.http.session import session_of
 from gateway.http.unsupported import check_supported
 from gateway.http.user_id import named_by
 from gateway.http.wishes import Level, Wish, ask, thinking, without_effect
-from gateway.tools import needs_call
+from gateway.validation import MAX_MESSAGES, needs_call
 
 
 class UnsupportedByMessages(Sampling, kw_only=True):

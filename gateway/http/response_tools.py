@@ -7,9 +7,9 @@ import msgspec
 
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
-from gateway.counts import MAX_TOOLS, check_count
 from gateway.http.allowed_tools import CHOICE, tools_allowed
 from gateway.http.tools import FunctionDefinition, TextRule, as_tool, custom_tool, tool_choice
+from gateway.validation import MAX_TOOLS, check_count
 
 
 class ResponseTool(msgspec.Struct):

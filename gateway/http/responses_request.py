@@ -7,7 +7,6 @@ import msgspec
 
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
-from gateway.counts import MAX_MESSAGES
 from gateway.http.constraint import JsonObjectFormat, SchemaFormat, TextFormat, TextOptions, of_schema
 from gateway.http.decoding import decode
 from gateway.http.input_item import InputItem
@@ -16,7 +15,7 @@ from gateway.http.response_tools import ResponseTool, ResponseTools
 from gateway.http.sampling import Maximum
 from gateway.http.unsupported import check_supported
 from gateway.http.wishes import Level, Wish, effort, verbosity, without_effect
-from gateway.tools import needs_call
+from gateway.validation import MAX_MESSAGES, needs_call
 
 
 class UnsupportedByResponses(OpenAIRequest, kw_only=True):

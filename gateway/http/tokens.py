@@ -7,7 +7,6 @@ import msgspec
 from fairlead.errors import InvalidRequest
 from fairlead.token_ids import pack_ids
 from fairlead.v1 import common_pb2, worker_pb2
-from gateway.counts import MAX_MESSAGES
 from gateway.http.chat_prompt import Message, chat_prompt
 from gateway.http.decoding import decode
 from gateway.http.messages import conversation
@@ -16,6 +15,7 @@ from gateway.http.sampling import Natural
 from gateway.http.tools import ToolDefinition, tools_to_offer
 from gateway.http.unsupported import check_supported
 from gateway.tokenization import Tokenization
+from gateway.validation import MAX_MESSAGES
 from serving.rpc.message_body_limiter import MessageBodyLimiter
 
 

@@ -7,8 +7,8 @@ import msgspec
 
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
-from gateway.counts import MAX_TOOLS, check_count
 from gateway.http.allowed_tools import allowed_tools, tools_allowed
+from gateway.validation import MAX_TOOLS, check_count
 from serving.tool_arguments import arguments_object
 
 RUN_BY_CALLERS = ("function", "custom")

@@ -14,8 +14,7 @@ from gateway.core.least_loaded import least_loaded, no_worker
 from gateway.core.stall_detector import BEAT_SECONDS, StallDetector
 from gateway.upstream.members import Members
 from gateway.upstream.placements import Decision, PlacementCounts
-from gateway.upstream.scheduler import SchedulerUnavailable
-from gateway.upstream.schedulers import SchedulerLinks
+from gateway.upstream.schedulers import SchedulerLinks, SchedulerUnavailable
 from gateway.upstream.workers import WorkerLink, WorkerLinks
 from serving.rpc.mutual_tls import MutualTls
 

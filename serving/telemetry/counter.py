@@ -1,4 +1,4 @@
-"""A counter that is cheap to count with."""
+"""A counter that is cheap to count with, and a cap on the values of its labels."""
 
 from collections.abc import Sequence
 
@@ -24,3 +24,22 @@ class Counter:
     def _observe(self, _: CallbackOptions) -> list[Observation]:
         totals = list(self._totals.items())  # a copy: the exporter's thread may run this
         return [Observation(total, dict(zip(self._labels, values, strict=True))) for values, total in totals]
+
+
+OTHER = "other"
+
+
+class CappedLabel:
+    """A label that keeps its first `most` distinct values and replaces later ones by `other`."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: set[str] = set()  # never iterated: its order is not deterministic
+
+    def value(self, given: str) -> str:
+        """Return the label's value for `given`."""
+        if given not in self._known:
+            if len(self._known) >= self._most:
+                return OTHER
+            self._known.add(given)
+        return given

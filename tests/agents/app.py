@@ -10,7 +10,8 @@ from local_worker.config import WorkerConfig
 from local_worker.model import load_model
 from serving.config import load
 from serving.environment import ServiceName
-from serving.process import Serving, configure_logging, run
+from serving.logs import configure_logging
+from serving.process import Serving, run
 from tests.agents.engine import ScriptedEngine
 
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from endpoint_picker.core.endpoint_blocks import RecentBlocks, ReportedBlocks
 from endpoint_picker.core.endpoint_pool import (
     POOL,
     REST_SECONDS,
@@ -17,8 +18,6 @@ from endpoint_picker.core.endpoint_pool import (
     Pick,
 )
 from endpoint_picker.core.held_requests import HeldRequests
-from endpoint_picker.core.recent_blocks import RecentBlocks
-from endpoint_picker.core.reported_blocks import ReportedBlocks
 from endpoint_picker.core.service_counters import ServiceCounters
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.policies import DEFAULT_POLICY, POLICIES, RoutePolicyConfig, RouteRequest

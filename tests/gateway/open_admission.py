@@ -12,8 +12,8 @@ from throttler.core.expectations import Expectations
 from throttler.core.interactions import Interactions
 from throttler.core.profiles import Profiles
 from throttler.core.quota import LocalQuota
+from throttler.core.throttles import Unlimited
 from throttler.core.token_limits import TokenLimits
-from throttler.core.unlimited import Unlimited
 from throttler.store import LocalStore
 from throttler.throttler import Throttler
 

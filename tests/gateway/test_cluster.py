@@ -119,7 +119,7 @@ class Linked:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scheduler's answers are in time, however slow the machine is."""
-    monkeypatch.setattr("gateway.upstream.scheduler.DECISION_SECONDS", 120.0)
+    monkeypatch.setattr("gateway.upstream.schedulers.DECISION_SECONDS", 120.0)
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ async def test_requests_of_a_tick_share_a_message_and_replies_find_their_request
 async def test_a_scheduler_that_hangs_holds_nobody_and_gets_its_choice_back(
     linked: Linked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.upstream.scheduler.DECISION_SECONDS", 0.1)
+    monkeypatch.setattr("gateway.upstream.schedulers.DECISION_SECONDS", 0.1)
     assert (await linked.cluster.place(request())).worker == "a"
     assert (await linked.scheduler.batches.get()).requests[0].request_id == "r"
     assert (await linked.scheduler.batches.get()).withdrawals[0].request_id == "r"

@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import suppress
 
-from serving.body_turns import LARGE, BodyTurns
+from serving.rpc.message_body_limiter import LARGE, BodyTurns
 
 SECONDS = 0.02  # that each message keeps the loop
 

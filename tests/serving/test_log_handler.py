@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from serving.log_handler import MOST_BYTES, DescriptorHandler
-from serving.process import JsonFormatter
+from serving.logs import MOST_BYTES, DescriptorHandler, JsonFormatter
 
 LINES = 3 * MOST_BYTES // 1000
 Pipe = tuple[int, int]

@@ -21,8 +21,8 @@ from throttler.core.interactions import Interactions
 from throttler.core.oit import Oit
 from throttler.core.profiles import AppProfile, Expectation, Profiles, RateLimits
 from throttler.core.quota import LocalQuota, QuotaAccount
-from throttler.core.registry import THROTTLES
 from throttler.core.throttle import Caller, LimitStatus, Rejected
+from throttler.core.throttles import THROTTLES
 from throttler.core.token_limits import TokenLimits, TokenUse
 from throttler.core.token_window import SLICES, TokenWindow
 

@@ -22,7 +22,7 @@ from gateway.core.call_events import Completed, Ended, Event, Tokens
 from gateway.core.coalescer import TOKENS
 from gateway.http.asgi import Receive, Scope, Send
 from gateway.http.server import HttpServer
-from gateway.upstream.scheduler import SchedulerLink
+from gateway.upstream.schedulers import SchedulerLink
 from gateway.upstream.short_prompts import SHORT_PROMPT
 from gateway.upstream.workers import WorkerLinks
 from lab.bench.control_plane.bare import EVENT, HEADERS, running

@@ -1,8 +1,9 @@
-"""The blocks that an engine which reports nothing probably caches: those it was given most recently."""
+"""The blocks that an endpoint caches: as it reports them, or as far as they follow from what it was sent."""
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
-from serving.blocks import pack_digests, unpack_digests
+from serving.blocks import Link, pack_digests, unpack_digests
 
 
 class RecentBlocks:
@@ -31,3 +32,22 @@ class RecentBlocks:
             order[digest] = None
             order.move_to_end(digest)
         return pack_digests([order.popitem(last=False)[0] for _ in range(len(order) - self._most)])
+
+
+class ReportedBlocks:
+    """The cached blocks of one endpoint, as its events tell."""
+
+    def __init__(self) -> None:
+        self._cached: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._cached)
+
+    def changed(self, stored: Sequence[Link], evicted: Sequence[int]) -> None:
+        """Record blocks that were stored, or the digests of those that were evicted."""
+        self._cached.update(digest for digest, _ in stored)
+        self._cached.difference_update(evicted)
+
+    def used(self, chain: bytes) -> bytes:
+        """Return those digests of a request's packed `chain` that are not cached, ends first: none is assumed."""
+        return pack_digests([digest for digest in reversed(unpack_digests(chain)) if digest not in self._cached])

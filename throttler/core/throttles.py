@@ -1,16 +1,13 @@
-"""A limit on calls per minute: the baseline that FairServe section 3 argues against.
+"""The throttles by name: interaction-driven, by requests per window alone, and none."""
 
-It uses fixed windows, is always enforced, and ignores load and interactions. As under OIT, a refused call counts only
-towards its user's limit.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from throttler.core.caller_limits import call_limits, user_account
+from throttler.core.oit import Oit
 from throttler.core.profiles import Profiles
-from throttler.core.quota import Quota, QuotaAccount
-from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision, Rejected
-from throttler.core.windows import FixedWindow, growable
+from throttler.core.quota import LocalQuota, Quota, QuotaAccount
+from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision, Rejected, Throttle
+from throttler.core.windows import FixedWindow, SlidingWindow, growable
 
 
 class Rpm:
@@ -52,3 +49,41 @@ class Rpm:
     def check_invariants(self) -> None:
         """See Throttle."""
         self.window.check_invariants()
+
+
+class Unlimited:
+    """A throttle that admits every call and counts no arrivals."""
+
+    protects = False
+
+    def __init__(self) -> None:
+        self.window = SlidingWindow(WINDOW_SECONDS, LocalQuota())
+
+    def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
+        """See Throttle."""
+        return Admitted(protected)
+
+    def enforces(self, overloaded: bool) -> bool:
+        """See Throttle."""
+        return False
+
+    def accounts(self, caller: Caller) -> Sequence[QuotaAccount]:
+        """See Throttle; there are no limits."""
+        return ()
+
+    def refused(self, client: str, now: float) -> None:
+        """See Throttle; nothing is counted."""
+
+    def configure(self, profiles: Profiles) -> None:
+        """See Throttle; there are no limits."""
+
+    def check_invariants(self) -> None:
+        """See Throttle; nothing is counted."""
+        assert not len(self.window), f"{len(self.window)} accounts without a limit"
+
+
+THROTTLES: dict[str, Callable[[Profiles, Quota, float], Throttle]] = {
+    "oit": Oit,
+    "rpm": Rpm,
+    "none": lambda profiles, quota, seconds: Unlimited(),
+}

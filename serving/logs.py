@@ -1,5 +1,6 @@
-"""Where log lines go: a file descriptor whose reader may be slow, or gone."""
+"""Structured logs: each record is one line of JSON for a reader that may be slow, or gone."""
 
+import json
 import logging
 import os
 import select
@@ -10,6 +11,13 @@ from collections import deque
 MOST_BYTES = 4 * 2**20  # that wait for the reader
 END_SECONDS = 1.0  # for the reader to take what waits when the process ends
 LOST = '{{"level": "warning", "message": "log lines were lost: nobody read them", "lines": {lines}}}\n'
+GRPC = "grpc._cython.cygrpc"  # the logger of gRPC's core
+NOT_UTF_8 = "Invalid encoding"  # the beginning of its message about metadata that is not UTF-8
+QUIET_SECONDS = 60.0
+STDERR = 2
+# Attributes of every LogRecord. A record's other attributes come from `extra=` and are logged as fields.
+_STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_encode = json.JSONEncoder(default=str).encode
 
 
 class DescriptorHandler(logging.Handler):
@@ -88,3 +96,60 @@ def _write(descriptor: int, data: bytes) -> None:
             data = data[os.write(descriptor, data) :]
     except OSError:
         return
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats a log record as one line with a JSON object, whose keys include the fields of `extra=`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See logging.Formatter."""
+        fields = {key: value for key, value in vars(record).items() if key not in _STANDARD}
+        line = {
+            "time": round(record.created, 6),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **fields,
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return _encode(line)
+
+
+class LogRedaction(logging.Filter):
+    """Removes metadata, which may hold an API key, from gRPC's log records about metadata that is not UTF-8.
+
+    gRPC logs such metadata verbatim, with a traceback. One record in QUIET_SECONDS passes without them; its field
+    `more` is the number of records that were dropped since the previous one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next = 0.0
+        self._left_out = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """See logging.Filter."""
+        if record.name != GRPC or not str(record.msg).startswith(NOT_UTF_8):
+            return True
+        if record.created < self._next:
+            self._left_out += 1
+            return False
+        record.msg, record.args, record.exc_info = "metadata is not UTF-8", (), None
+        record.more = self._left_out
+        self._next, self._left_out = record.created + QUIET_SECONDS, 0
+        return True
+
+
+def configure_logging(level: str) -> None:
+    """Log records of `level` and above as JSON lines on standard error.
+
+    What no line shows is not collected either: thread, process, and the place in the source (Python's logging HOWTO,
+    Optimization).
+    """
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None
+    handler = DescriptorHandler(STDERR)
+    handler.addFilter(LogRedaction())
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
