@@ -4,10 +4,13 @@ import asyncio
 import time
 from dataclasses import dataclass, field
 
+import grpc
+
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from serving.rpc.channel import open_channel, secret_metadata
 
 POLL_SECONDS = 0.25
+LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +36,24 @@ class Observation:
 
 
 async def observe(scheduler: str, secret: str, observation: Observation) -> None:
-    """Append samples to `observation` until cancelled."""
+    """Append samples to `observation` until cancelled.
+
+    A call that is lost on the way is no sample: on a busy machine a connection may miss a ping, and the next call opens
+    another one.
+    """
     metadata = secret_metadata(secret)
     began = time.monotonic()
     async with open_channel(scheduler) as channel:
         admin = scheduler_pb2_grpc.AdminStub(channel)
         while True:
-            status = await admin.Status(scheduler_pb2.StatusRequest(), metadata=metadata, timeout=10)
-            observation.samples.append(_sample(status, time.monotonic() - began))
-            observation.bound = sum(member.load.fairness_bound for member in status.cluster.members)
+            try:
+                status = await admin.Status(scheduler_pb2.StatusRequest(), metadata=metadata, timeout=10)
+            except grpc.aio.AioRpcError as error:
+                if error.code() not in LOST:
+                    raise
+            else:
+                observation.samples.append(_sample(status, time.monotonic() - began))
+                observation.bound = sum(member.load.fairness_bound for member in status.cluster.members)
             await asyncio.sleep(POLL_SECONDS)
 
 
