@@ -48,8 +48,8 @@ def test_an_example_runs(example: Path, gateway: str) -> None:
 
 
 @pytest.mark.parametrize("number", range(2))
-def test_what_the_readme_shows_runs(number: int, gateway: str) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", Path("README.md").read_text(), re.DOTALL)
+def test_the_programs_of_the_sdk_s_page_run(number: int, gateway: str) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", Path("docs/sdk.md").read_text(), re.DOTALL)
     code = [block for block in blocks if "127.0.0.1:7000" in block][number].replace("127.0.0.1:7000", gateway)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")

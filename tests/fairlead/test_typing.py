@@ -66,9 +66,9 @@ def check(folder: Path) -> str:
 
 def test_an_application_is_checked_as_strictly_as_it_wants(tmp_path: Path) -> None:
     (tmp_path / "consumer.py").write_text(CONSUMER)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    examples = [block for block in blocks if "import fairlead" in block]  # others are for OpenAI's client
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/sdk.md").read_text(), re.DOTALL)
+    examples = [block for block in blocks if "import fairlead" in block]  # others are parts of programs
     assert len(examples) > 1
     for number, block in enumerate(examples):
-        (tmp_path / f"readme_{number}.py").write_text(block)
+        (tmp_path / f"program_{number}.py").write_text(block)
     assert check(tmp_path).startswith("Success: no issues found in ")
