@@ -86,6 +86,9 @@ def _path(config: WorkerConfig) -> Path | str:
 
 
 def _transformers(config: WorkerConfig) -> ServedModel:
+    missing = [name for name in ("torch", "transformers", "accelerate") if find_spec(name) is None]
+    needs = f"engine: transformers needs {', '.join(missing)}, which the extra `worker` of fairlead-serving installs"
+    require(not missing, needs)
     path = _path(config)
     log_step("importing the engine")
     import torch
