@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 # Tests in several processes (tests/parallel.py) compute with one thread each. What they start finds its code compiled.
 PYTEST = env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/pytest -q --parallel
 SEEDS ?= 1000
-ATTACKS ?= --rounds 11 --fuzzed 8000 --calls 3000 --users 500 --frames 10000 --crafted 1048576 --honest 6 --streams 6 --requests 1500 --slope 30000
+ATTACKS ?= --rounds 11 --fuzzed 8000 --calls 3000 --users 500 --frames 10000 --crafted 262144 --honest 6 --streams 6 --requests 1500 --slope 30000
 
 help: ## show this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10

@@ -26,8 +26,8 @@ class UsageReports(ratelimit_pb2_grpc.RateLimitServiceServicer):
     ) -> ratelimit_pb2.RateLimitResponse:
         """Take note of each descriptor; its hits are tokens, or 0 where Envoy has not learned them."""
         for descriptor in request.descriptors:
-            named = next((entry.value for entry in descriptor.entries if entry.key == KEY), "")
-            placed = self._by_id.get(named)
+            named = next((entry.value for entry in descriptor.entries if entry.key == KEY), b"")
+            placed = self._by_id.get(named.decode(errors="replace"))
             if placed is not None:
                 placed.done(descriptor.hits_addend.value)
         return OK

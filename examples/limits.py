@@ -23,7 +23,10 @@ def main() -> None:
     with grpc.insecure_channel(args.service) as channel:
         stub = ratelimit_pb2_grpc.RateLimitServiceStub(channel)
         for number in (1, 2):
-            entries = [{"key": "user", "value": args.user}, {"key": "interaction", "value": interaction}]
+            entries = [
+                {"key": "user", "value": args.user.encode()},
+                {"key": "interaction", "value": interaction.encode()},
+            ]
             request = ratelimit_pb2.RateLimitRequest(domain="fairlead", descriptors=[{"entries": entries}])
             answer = stub.ShouldRateLimit(request, timeout=10, wait_for_ready=True)
             if answer.overall_code == ratelimit_pb2.RateLimitResponse.OVER_LIMIT:

@@ -83,13 +83,20 @@ def _entries(descriptor: ratelimit_pb2.RateLimitDescriptor, path: str) -> dict[s
             raise InvalidRequest(f"must be one of {', '.join(KEYS)}, got {entry.key[:MAX_NAME]!a}", where)
         if entry.key in values:
             raise InvalidRequest(f"{entry.key} is given twice", where)
-        if entry.key == "book" and entry.value not in BOOKED:
+        value = values[entry.key] = _text(entry.key, entry.value)
+        if entry.key == "book" and value not in BOOKED:
             where = f"{path}.entries[{number}].value"
-            raise InvalidRequest(f"book: must be one of {', '.join(BOOKED)}, got {entry.value[:MAX_NAME]!a}", where)
-        values[entry.key] = entry.value
+            raise InvalidRequest(f"book: must be one of {', '.join(BOOKED)}, got {value[:MAX_NAME]!a}", where)
     if not ("tenant" in values or "user" in values):
         raise InvalidRequest("names neither a tenant nor a user", f"{path}.entries")
     return values
+
+
+def _text(key: str, value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidValue(f"{key}: must be UTF-8, got {value[:MAX_NAME]!a}") from error
 
 
 def _name(key: str, value: str) -> str:

@@ -31,7 +31,7 @@ Descriptors = Callable[[int], list[ratelimit_pb2.RateLimitDescriptor]]
 
 def descriptor(hits: int = 0, **entries: str) -> ratelimit_pb2.RateLimitDescriptor:
     """Return the descriptor with these entries, and with `hits` as its hits_addend unless they are 0."""
-    made = ratelimit_pb2.RateLimitDescriptor(entries=[{"key": key, "value": entries[key]} for key in entries])
+    made = ratelimit_pb2.RateLimitDescriptor(entries=[{"key": key, "value": entries[key].encode()} for key in entries])
     if hits:
         made.hits_addend.value = hits
     return made

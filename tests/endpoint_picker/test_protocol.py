@@ -306,7 +306,7 @@ async def tell(served: Served, pick: str, output_tokens: int) -> None:
     """Say how many tokens an output has, as Envoy does at the end of a stream."""
     request = ratelimit_pb2.RateLimitRequest(domain="fairlead")
     described = request.descriptors.add()
-    described.entries.add(key="pick", value=pick)
+    described.entries.add(key="pick", value=pick.encode())
     described.hits_addend.value = output_tokens
     answer = await ratelimit_pb2_grpc.RateLimitServiceStub(served.channel).ShouldRateLimit(request)
     assert answer.overall_code == ratelimit_pb2.RateLimitResponse.OK

@@ -53,7 +53,7 @@ def descriptor(entries: dict[str, str], hits: int = 0) -> ratelimit_pb2.RateLimi
     if hits:
         made.hits_addend.value = hits
     for key, value in entries.items():
-        made.entries.add(key=key, value=value)
+        made.entries.add(key=key, value=value.encode(errors="surrogateescape"))
     return made
 
 

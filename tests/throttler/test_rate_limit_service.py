@@ -126,7 +126,7 @@ def test_a_mistake_of_the_configuration_is_an_error_that_names_the_entry(start_s
             assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
             assert caught.value.details().startswith(complaint)
         for _ in range(2):
-            request.descriptors[0].entries.add(key="user", value="ann")
+            request.descriptors[0].entries.add(key="user", value=b"ann")
         with pytest.raises(grpc.RpcError, match=r"descriptors\[0\].entries\[1\].key: user is given twice"):
             client.send(request)
     assert len(service.logged("Envoy's rate limit configuration is wrong")) == 5
@@ -138,6 +138,7 @@ def test_a_value_that_cannot_be_read_refuses_the_call_since_an_error_would_let_i
     with client_of(start_service("throttler")) as client:
         for entries, complaint in (
             ({"user": "a\tb"}, "descriptors[0]: user: must hold printable characters"),
+            ({"user": "a", "app": "\udcff"}, "descriptors[0]: app: must be UTF-8, got b'\\xff'"),
             ({"tenant": "a/b"}, "descriptors[0]: tenant: expected a name without '/', got 'a/b'"),
             ({"user": "a", "interaction": ";end"}, "interaction: the id must have 1 to 128 characters, got 0"),
             ({"user": "a", "interaction": "x" * 129}, "interaction: the id must have 1 to 128 characters, got 129"),
