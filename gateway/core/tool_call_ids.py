@@ -19,7 +19,7 @@ from itertools import islice
 DIGITS = string.digits + string.ascii_letters
 LENGTH = 9
 ID = re.compile(rf"[0-9a-zA-Z]{{{LENGTH}}}")
-NAME = re.compile(r"tool-calls-([0-9a-f]{5})")
+NAME = re.compile(r"chat-([0-9a-f]{5})")
 ROOT_BITS, PLACE_BITS, CALL_BITS, MAC_BITS = 17, 12, 12, 12
 LOOKED_AT = 16  # ids of one request, the newest ones: all of an agent's are ours, unless it has changed the provider
 
@@ -33,9 +33,9 @@ class ToolCallIds:
             hmac.digest(each.encode(), b"fairlead tool call id", "sha256") for each in (secret, accepted_secret) if each
         ]
 
-    def begun_by(self, request_id: str) -> str:
-        """Return the name of the interaction that a call begins if it continues none."""
-        return _name(_bits(request_id, ROOT_BITS))
+    def begun_by(self, origin: str) -> str:
+        """Return the name of the interaction that begins with `origin`, such as a request's id."""
+        return _name(_bits(origin, ROOT_BITS))
 
     def continued_by(self, client: str, newest_first: Iterable[str]) -> str:
         """Return the name of the interaction that a request continues, by the first id made for `client`; else nothing.
@@ -66,7 +66,7 @@ class ToolCallIds:
 
 
 def _name(root: int) -> str:
-    return f"tool-calls-{root:05x}"
+    return f"chat-{root:05x}"
 
 
 def _bits(text: str, bits: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.agents.engine import BEGINS
 from tests.gateway.http.http_client import TEXT, HttpClient
-from tests.services import Stack, eventually
+from tests.services import Process, Stack, eventually
 
 KEY = "any"  # names no users: all programs are one client
 FRONT_KEY = "front"  # of a program that names its users
@@ -21,7 +21,9 @@ Caller = Mapping[str, str]
 CALLER: Caller = {"authorization": f"Bearer {KEY}"}
 OPEN_CALLS = 8  # of one client
 SECONDS = 120.0  # for a program's task
+NEXT_SECRET = "the secret of the cluster from tomorrow on"
 WORKER: dict[str, object] = {
+    "accepted_secret": NEXT_SECRET,
     "engine": "fake",
     "served_name": "tiny",
     "kv_tokens": 2**20,
@@ -34,27 +36,32 @@ class Cluster:
 
     def __init__(self, folder: Path, step_seconds: float = 0.005) -> None:
         self._step_seconds = step_seconds
-        self.stack = Stack(folder)
+        self.stack = Stack(folder, accepted_secret=NEXT_SECRET)
         for name in ("a", "b"):
             self._start_worker(name)
-        keys = folder / "keys.yaml"
+        self._keys = folder / "keys.yaml"
         entries = [
             {"hash": hashlib.sha256(key.encode()).hexdigest(), "tenant": tenant, "names_users": key == FRONT_KEY}
             for key, tenant in TENANTS.items()
         ]
-        keys.write_text(json.dumps({"keys": entries}))
-        self.gateway = self.stack.start(
+        self._keys.write_text(json.dumps({"keys": entries}))
+        self.gateway, self.port = self.start_gateway()
+        self._held = ExitStack()
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def start_gateway(self, **settings: object) -> tuple[Process, int]:
+        """Start a gateway, and return it with the port at which it answers HTTP."""
+        gateway = self.stack.start(
             "gateway",
             scheduler=self.stack.addresses,
-            keys=keys,
+            keys=self._keys,
             http_listen="127.0.0.1:0",
             throttle="none",
             max_streams_per_client=OPEN_CALLS,
+            **settings,
         )
-        self.gateway.wait_for("ready")
-        self.port = self.gateway.wait_for("listening")["http_port"]
-        self._held = ExitStack()
-        self.url = f"http://127.0.0.1:{self.port}"
+        gateway.wait_for("ready")
+        return gateway, gateway.wait_for("listening")["http_port"]
 
     def calls(self) -> list[dict[str, Any]]:
         """The calls that have ended, in the order of their ends."""
