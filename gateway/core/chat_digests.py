@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 ASSISTANT, SYSTEM = "assistant", "system"
+DIGEST_BYTES = 16
 
 
 class Turn(NamedTuple):
@@ -30,7 +31,7 @@ class ChatDigests(NamedTuple):
 
 def chat_digests(turns: Iterable[Turn]) -> ChatDigests:
     """Return the digests of a chat, in time linear in its length. Answers in a row count as one."""
-    digest = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
     asked, answered, through = digest.hexdigest(), "", ""
     is_answer = False
     for role, text in turns:
