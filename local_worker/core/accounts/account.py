@@ -26,8 +26,10 @@ class Account:
         "_refilled",
         "droppable",
         "exempt",
+        "is_highest",
         "lineage",
         "members",
+        "name",
         "pages",
         "path",
         "running",
@@ -41,6 +43,8 @@ class Account:
     def __init__(self, siblings: "Siblings", name: str) -> None:
         parent = siblings.parent
         self.siblings = siblings
+        self.name = name  # among its siblings
+        self.is_highest = parent is None  # its weight is then that of the request, below the highest level the user's
         self.path: Path = (*(parent.path if parent is not None else ()), name)
         # This account and those above it, the highest last.
         self.lineage: tuple[Account, ...] = (self, *(parent.lineage if parent is not None else ()))
@@ -55,16 +59,6 @@ class Account:
         self.weighted = 0  # the service of the theorems, over the weights at this level
         self._balance = siblings.newcomers_balance  # after round `_refilled` of the siblings
         self._refilled = siblings.rounds
-
-    @property
-    def name(self) -> str:
-        """The name among its siblings."""
-        return self.path[-1]
-
-    @property
-    def is_highest(self) -> bool:
-        """Whether no account is above this one: its weight is then that of the request, below it the user's."""
-        return self.siblings.parent is None
 
     @property
     def requests(self) -> int:
@@ -88,7 +82,7 @@ class Account:
     @property
     def credit_round(self) -> int:
         """The round of the siblings that gives the account credit; one that has passed if it has some."""
-        return self._refilled + self.siblings.rounds_needed(self._balance)
+        return self._refilled + -self._balance // self.siblings.quantum + 1
 
     def charge(self, micro: int) -> int:
         """Subtract `micro` from the balance and return what is left; a negative number gives a charge back."""

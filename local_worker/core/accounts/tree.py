@@ -129,18 +129,16 @@ class AccountTree:
 
     def admitted(self, request: Request) -> None:
         """Record that `request` has entered the running batch and holds pages."""
-        self._wait(request, -1)
+        pages = self._held[request] = len(request.pages) - request.shared
         for account in request.accounts:
             account.running += 1
-        self._hold(request, len(request.pages) - request.shared)
+            account.pages += pages
+        self._wait(request, -1)
 
     def grew(self, request: Request, pages: int) -> None:
         """Record that a running `request` holds `pages` more."""
-        self._hold(request, pages)
-
-    def _hold(self, request: Request, pages: int) -> None:
-        self._held[request] = self._held.get(request, 0) + pages
-        for account in request.account.lineage:
+        self._held[request] += pages
+        for account in request.accounts:
             account.pages += pages
 
     def preempted(self, request: Request) -> None:
@@ -167,10 +165,9 @@ class AccountTree:
 
     def _stop(self, request: Request) -> None:
         pages = self._held.pop(request)
-        for account in request.account.lineage:
-            account.pages -= pages
         for account in request.accounts:
             account.running -= 1
+            account.pages -= pages
 
     def _wait(self, request: Request, by: int) -> None:
         """Add a waiting request, or remove it: `by` is 1 or -1."""
@@ -203,7 +200,6 @@ class AccountTree:
         for request in running:
             for account in request.accounts:
                 counted[account][1] += 1
-            for account in request.account.lineage:
                 counted[account][2] += self._held[request]
         for account, here in counted.items():
             found = [account.waiting, account.running, account.pages]

@@ -126,7 +126,9 @@ class Vtc:
         return self._counter(client)
 
     def _counter(self, client: str) -> int:
-        return -self.accounts.balance((client,))
+        root = self.accounts.root
+        account = root.members.get(client)
+        return -(root.newcomers_balance if account is None else account.balance)
 
     def _charge(self, request: Request, micro: int) -> None:
         self._add(request, charge(micro, request.weight))
