@@ -1,4 +1,4 @@
-"""Requests that wait until an endpoint has room, in the order of VTC (vtc_order.py), by tenant and then by client.
+"""Requests that wait until an endpoint has room, in the order of VTC, by tenant and then by client.
 
 Unit of fairness: service that requests were given, over their weights; first of tenants, and within a tenant of its
 clients. So a tenant that names 20 users gets one share, which these share.
@@ -8,11 +8,13 @@ from collections import deque
 from collections.abc import Callable
 
 from endpoint_picker.core.service_counters import ServiceCounters
-from endpoint_picker.core.vtc_order import VtcOrder
 from global_scheduler.core.policies import RouteRequest
+from serving.core.vtc_order import VtcOrder
 from serving.names import tenant_of
 
-# Names of clients have no control characters. An account that is no client's ends in one.
+# Names of clients have no control characters. An account that is no client's ends in one. That of a level whose name
+# ends in LATEST has the highest counter at which a request of the level was served: where none waits, an account that
+# begins to wait is lifted to it.
 LATEST = "\r"
 
 
@@ -27,7 +29,8 @@ class HeldRequests:
     def __init__(self, most: int, counters: ServiceCounters) -> None:
         self._most = most
         self._counters = counters
-        self._tenants = VtcOrder(counters, LATEST)
+        self._tenants = VtcOrder(counters.__getitem__)
+        self._begun = 0  # number of accounts that began to wait: of equal counters, the one that waits longest is first
         self._clients: dict[str, VtcOrder] = {}  # by account of a tenant that waits
         self._waiting: dict[str, deque[RouteRequest]] = {}  # by client
 
@@ -42,17 +45,23 @@ class HeldRequests:
         client = request.client
         queue = self._waiting.get(client)
         if queue is None:
-            self._note_fallen()
+            self._note_changed()
             tenant = tenant_account(tenant_of(client))
             if tenant not in self._clients:
-                self._tenants.add(tenant)
-                self._clients[tenant] = self._clients_of(tenant)
-            self._clients[tenant].add(client)
+                self._begin(self._tenants, tenant, LATEST)
+                self._clients[tenant] = VtcOrder(self._counters.__getitem__)
+            self._begin(self._clients[tenant], client, tenant + LATEST)
             queue = self._waiting[client] = deque()
         if len(queue) >= self._most:
             return False
         queue.append(request)
         return True
+
+    def _begin(self, order: VtcOrder, account: str, latest: str) -> None:
+        """Let `account` wait behind its equals: it earned no credit and got no debt while it had nothing waiting."""
+        self._counters.lift(account, order.lifted(account, latest))
+        order.put(account, self._begun)
+        self._begun += 1
 
     def remove(self, request: RouteRequest) -> None:
         """Forget a request that waits no longer; ignored if it does not wait."""
@@ -70,8 +79,8 @@ class HeldRequests:
         def first_of(client: str) -> RouteRequest | None:
             return request if fits(request := self._waiting[client][0]) else None
 
-        self._note_fallen()
-        request = self._tenants.first(lambda tenant: self._clients[tenant].first(first_of))
+        self._note_changed()
+        request = self._tenants.first_of(lambda tenant: self._clients[tenant].first_of(first_of))
         if request is not None:
             self.served(request.client)
             self._waiting[request.client].popleft()
@@ -81,8 +90,15 @@ class HeldRequests:
     def served(self, client: str) -> None:
         """Record that a request of `client` is served, whether it waited or not."""
         tenant = tenant_account(tenant_of(client))
-        self._tenants.served(tenant)
-        (self._clients.get(tenant) or self._clients_of(tenant)).served(client)
+        for account, latest, waits in (
+            (tenant, LATEST, tenant in self._clients),
+            (client, tenant + LATEST, client in self._waiting),
+        ):
+            if not waits:
+                self._counters.lift(account, self._counters[latest])
+                self._counters.rest(account)
+            self._counters.lift(latest, self._counters[account])
+            self._counters.rest(latest)
 
     def charge(self, client: str, micro: int) -> None:
         """Add service to a client's account and its tenant's, in micro-units over the weight; a refund is negative."""
@@ -92,38 +108,35 @@ class HeldRequests:
             if not waits:
                 self._counters.rest(account)
 
-    def _clients_of(self, tenant: str) -> VtcOrder:
-        return VtcOrder(self._counters, tenant + LATEST)
-
-    def _note_fallen(self) -> None:
-        for account in self._counters.fallen():
+    def _note_changed(self) -> None:
+        for account in self._counters.take_changed():
             order = self._tenants if account in self._clients else self._clients[tenant_account(tenant_of(account))]
-            order.fell(account)
+            order.changed(account)
 
     def _settle(self, client: str) -> None:
         if self._waiting[client]:
             return
         del self._waiting[client]
         tenant = tenant_account(tenant_of(client))
-        self._clients[tenant].remove(client)
+        self._clients[tenant].discard(client)
+        self._counters.rest(client)
         if not self._clients[tenant]:
             del self._clients[tenant]
-            self._tenants.remove(tenant)
+            self._tenants.discard(tenant)
+            self._counters.rest(tenant)
 
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when the state is impossible."""
         self._counters.check_invariants()
-        self._note_fallen()
+        self._note_changed()
         for client, queue in self._waiting.items():
             assert 0 < len(queue) <= self._most, f"{client}: {len(queue)} requests wait"
         waiting: dict[str, set[str]] = {}
         for client in self._waiting:
             waiting.setdefault(tenant_account(tenant_of(client)), set()).add(client)
         assert waiting.keys() == self._clients.keys(), f"{self._clients.keys()} wait, not {waiting.keys()}"
+        self._tenants.check_invariants(self._clients)
         for tenant, clients in self._clients.items():
-            assert tenant in self._tenants, f"{tenant!r} does not wait"
-            assert all(client in clients for client in waiting[tenant]), f"not all clients of {tenant!r} wait"
-        for order in (self._tenants, *self._clients.values()):
-            order.check_invariants()
+            clients.check_invariants(waiting[tenant])
         active = set(self._counters.active)
         assert active == self._waiting.keys() | self._clients.keys(), f"{active} are remembered"

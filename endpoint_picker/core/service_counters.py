@@ -53,7 +53,7 @@ class ServiceCounters:
         self._accounts: BoundedClientMap[str, _Account] = BoundedClientMap(most_idle)
         self._changed: dict[str, None] = {}  # accounts with unsent changes
         self._sent: dict[str, CounterChange] = {}
-        self._fallen: dict[str, None] = {}  # accounts that were not idle when their counter fell
+        self._moved: dict[str, None] = {}  # accounts that were not idle when their counter changed
 
     def __getitem__(self, account: str) -> int:
         found = self._accounts.get(account)
@@ -73,11 +73,11 @@ class ServiceCounters:
     def rest(self, account: str) -> None:
         """Mark a known account as idle: of too many such, those are forgotten that have been idle the longest."""
         self._accounts.rest(account)
-        self._fallen.pop(account, None)
+        self._moved.pop(account, None)
 
-    def fallen(self) -> list[str]:
-        """Return the accounts, which are not idle, whose counters have fallen since this was last asked."""
-        found, self._fallen = list(self._fallen), {}
+    def take_changed(self) -> list[str]:
+        """Return the accounts, which are not idle, whose counters have changed since the last call."""
+        found, self._moved = list(self._moved), {}
         return found
 
     def begin(self, most: int) -> Mapping[str, CounterChange]:
@@ -145,6 +145,6 @@ class ServiceCounters:
         self._changed[name] = None
 
     def _set(self, name: str, account: _Account, counter: int) -> None:
-        if counter < account.counter and not self._accounts.is_idle(name):
-            self._fallen[name] = None
+        if counter != account.counter and not self._accounts.is_idle(name):
+            self._moved[name] = None
         account.counter = counter

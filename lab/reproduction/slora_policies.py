@@ -32,11 +32,11 @@ class SloraVtc(Vtc):
         super().arrived(request)
 
     def _lifted_counter(self, client: str) -> int:
-        least = self._ranks.least()
-        return max(self._counter(client), 0 if least is None else self._counter(least))
+        first = self._order.first()
+        return max(self._counter(client), 0 if first is None else self._counter(first))
 
     def _rank(self, client: str) -> None:
-        self._ranks.put(client, (self._counter(client), self._seen[client]))
+        self._order.put(client, self._seen[client])
 
     def generated(self, request: Request, tokens: int) -> None:
         """Charge the earlier tokens of several decoding steps in one run, which were due when the later steps began."""

@@ -8,7 +8,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from endpoint_picker.core.held_requests import HeldRequests
 from endpoint_picker.core.service_counters import ServiceCounters
-from endpoint_picker.core.vtc_order import SPARE, VtcOrder
 from global_scheduler.core.policies import RouteRequest
 from serving.cost import WEIGHT_ONE
 
@@ -185,43 +184,6 @@ def test_who_comes_and_goes_gets_no_more_than_who_waits() -> None:
         held.charge(found.client, 10)
         taken[found.client.partition("/")[0]] += 1
     assert taken == {"many": 200, "one": 200}
-
-
-class CountedCounters(ServiceCounters):
-    """Counters that count how often they are read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reads = 0
-
-    def __getitem__(self, account: str) -> int:
-        self.reads += 1
-        return super().__getitem__(account)
-
-
-def test_an_account_that_falls_reads_few_counters_however_many_wait() -> None:
-    counters, accounts, falls = CountedCounters(), 100, 1000
-    order = VtcOrder(counters, "latest")
-    for number in range(accounts):
-        order.add(str(number))
-    counters.reads = 0
-    for _ in range(falls):
-        counters.charge("7", -1)
-        order.fell("7")
-    assert counters.reads <= falls * (1 + accounts / (accounts + SPARE))
-    assert order.first(str) == "7"
-    order.check_invariants()
-
-
-def test_an_account_that_falls_comes_first_each_time() -> None:
-    counters = ServiceCounters()
-    order = VtcOrder(counters, "latest")
-    for name in ("one", "other", "falls"):
-        order.add(name)
-    for _ in range(4 * SPARE):
-        counters.charge("falls", -1)
-        order.fell("falls")
-        assert order.first(str) == "falls"
 
 
 def test_a_client_that_was_never_served_starts_where_its_tenant_s_clients_are() -> None:

@@ -178,21 +178,23 @@ def test_a_counter_below_zero_is_restored_as_zero() -> None:
     counters.check_invariants()
 
 
-def test_accounts_that_are_not_idle_and_whose_counters_fell_are_told_once() -> None:
+def test_accounts_that_are_not_idle_and_whose_counters_changed_are_told_once() -> None:
     counters = ServiceCounters()
     for name in NAMES:
         counters.lift(name, 5)
     counters.rest("carol")
     assert counters.active == ["ann", "bob"]
+    assert counters.take_changed() == ["ann", "bob"], "carol is idle"
     counters.end([("ann", 5), ("bob", 4), ("carol", 4)])
-    assert counters.fallen() == []
-    for name in NAMES:
+    assert counters.take_changed() == [], "what others have told is what it was: the lift comes on top of it"
+    counters.end([("ann", 6)])
+    for name in NAMES[1:]:
         counters.charge(name, -1)
-    assert counters.fallen() == ["ann", "bob"], "carol is idle"
-    assert counters.fallen() == []
+    assert counters.take_changed() == ["ann", "bob"]
+    assert counters.take_changed() == []
     counters.charge("ann", -1)
     counters.rest("ann")
-    assert counters.fallen() == [], "it became idle after it fell"
+    assert counters.take_changed() == [], "it became idle after it changed"
     counters.lift("carol", 5)
     assert counters.active == ["bob", "carol"]
 

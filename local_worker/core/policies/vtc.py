@@ -13,6 +13,7 @@ from local_worker.core.accounts.tree import AccountTree
 from local_worker.core.policies.client_queues import ClientQueues
 from local_worker.core.policies.protocol import QueuePolicyConfig, StepBudget
 from local_worker.core.request import Request
+from serving.core.vtc_order import VtcOrder
 from serving.cost import charge
 
 
@@ -30,7 +31,7 @@ class Vtc:
         self._charging = Charging(config.cost)
         self.accounts = AccountTree(FLAT, config.most_idle)
         self._queues = ClientQueues()
-        self._ranks = self.accounts.root.ranks  # waiting clients by (counter, earliest arrival)
+        self._order = VtcOrder(self._counter)  # of equal counters, the one with the earliest request comes first
         self._last_left = ""  # client whose queue became empty most recently
 
     @property
@@ -54,8 +55,7 @@ class Vtc:
 
     def _lifted_counter(self, client: str) -> int:
         """Return the counter of a client that joins, lifted: time without demand earns no credit (lines 8-13)."""
-        least = self._ranks.least()
-        return max(self._counter(client), self._counter(self._last_left if least is None else least))
+        return self._order.lifted(client, self._last_left)
 
     def withdrawn(self, request: Request) -> None:
         """See QueuePolicy."""
@@ -67,7 +67,7 @@ class Vtc:
             self._rank(request.client)
         else:
             self._last_left = request.client
-            self._ranks.discard(request.client)
+            self._order.discard(request.client)
 
     def preempted(self, request: Request) -> None:
         """Queue `request` again without a lift, since its client has not been idle; see QueuePolicy."""
@@ -101,7 +101,7 @@ class Vtc:
         self._dequeue(request)
 
     def _next(self) -> Request | None:
-        client = self._ranks.least()
+        client = self._order.first()
         return None if client is None else self._queues.first(client)
 
     def _entry_cost(self, request: Request, tokens: int) -> int:
@@ -140,13 +140,8 @@ class Vtc:
             self._rank(request.client)
 
     def _rank(self, client: str) -> None:
-        self._ranks.put(client, (self._counter(client), self._queues.first(client).arrival))
+        self._order.put(client, self._queues.first(client).arrival)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError unless the client ranked first has the lowest counter of the waiting clients."""
-        waiting = self._queues.clients
-        least = self._ranks.least()
-        assert (least is None) == (not waiting), f"{least} is ranked first of {list(waiting)}"
-        if least is not None:
-            lowest = min(self._counter(client) for client in waiting)
-            assert self._counter(least) == lowest, f"{least} is ranked first, the least counter is {lowest}"
+        """Raise AssertionError unless the clients with waiting requests are in the order of their counters."""
+        self._order.check_invariants(self._queues.clients)

@@ -11,7 +11,7 @@ from local_worker.core.policies.client_queues import ClientQueues
 from local_worker.core.policies.protocol import QueuePolicyConfig
 from local_worker.core.policies.vtc import Vtc
 from local_worker.core.request import Request
-from serving.core.priority_queue import PriorityQueue
+from serving.core.vtc_order import VtcOrder
 from serving.cost import Normalized
 
 
@@ -22,7 +22,7 @@ class Wsc(Vtc):
     def __init__(self, config: QueuePolicyConfig) -> None:
         super().__init__(replace(config, cost=Normalized()))
         self._continuing = ClientQueues()
-        self._continuing_ranks = PriorityQueue()
+        self._continuing_order = VtcOrder(self._counter)
 
     @property
     def bound_micro(self) -> None:
@@ -38,7 +38,7 @@ class Wsc(Vtc):
         if request.in_interaction:
             self._continuing.remove(request)
             if request.client not in self._continuing:
-                self._continuing_ranks.discard(request.client)
+                self._continuing_order.discard(request.client)
         super()._dequeue(request)
 
     def preempted(self, request: Request) -> None:
@@ -48,10 +48,10 @@ class Wsc(Vtc):
         super().preempted(request)
 
     def _next(self) -> Request | None:
-        client = self._continuing_ranks.least()
+        client = self._continuing_order.first()
         return super()._next() if client is None else self._continuing.first(client)
 
     def _rank(self, client: str) -> None:
         super()._rank(client)
         if client in self._continuing:
-            self._continuing_ranks.put(client, (self._counter(client), self._continuing.first(client).arrival))
+            self._continuing_order.put(client, self._continuing.first(client).arrival)
