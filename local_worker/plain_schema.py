@@ -1,12 +1,14 @@
 """JSON schemas in the form that llguidance reads, and what of them takes more time than their bytes suggest.
 
 The library refuses keywords that it does not know, also where they say nothing. These are left out: a format that is
-unknown is an annotation (JSON Schema 2020-12, Validation, section 7.2.3).
+unknown is an annotation (JSON Schema 2020-12, Validation, section 7.2.3), and so is the name of a dialect.
 """
 
 from collections.abc import Iterator
 from math import prod
 from typing import Any
+
+from local_worker.schema_rewriting import evaluated, named_properties
 
 MOST_PATTERNS = 100  # of one object: their time grows with the fourth power
 MOST_COMBINATIONS = 1000  # of alternatives that hold at once
@@ -24,31 +26,61 @@ IDLE: dict[str, tuple[Any, ...]] = {
     "dependentRequired": ({},),
     "dependentSchemas": ({},),
 }
+# Keywords that say nothing without one of these beside them.
+BESIDE: dict[str, tuple[str, ...]] = {
+    "if": ("then", "else"),
+    "then": ("if",),
+    "else": ("if",),
+    "minContains": ("contains",),
+    "maxContains": ("contains",),
+}
+NAMES = frozenset(("$dynamicAnchor", "$recursiveAnchor"))  # for references that are refused
+DIALECTS = frozenset(
+    (
+        *(f"http://json-schema.org/draft-0{number}/schema" for number in (4, 6, 7)),
+        "https://json-schema.org/draft/2019-09/schema",
+        "https://json-schema.org/draft/2020-12/schema",
+    )
+)
 ANNOTATIONS = frozenset(("$comment", "description", "title"))
 
 
 def plain(schema: Any) -> Any:
-    """Return `schema` without keywords that say nothing; a schema that refuses everything is False."""
+    """Return `schema` without keywords that say nothing, and with others put by those that the library knows.
+
+    A schema that refuses everything is False.
+    """
+    return _plain(schema, schema)
+
+
+def _plain(schema: Any, root: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
-    kept = {key: _inner(key, value) for key, value in schema.items() if not _is_idle(key, value)}
+    kept = {key: _inner(key, value, root) for key, value in schema.items() if not _is_idle(key, schema)}
     if kept.get("not", False) in (True, {}) and kept.keys() <= {"not", *ANNOTATIONS}:
         return False
-    return kept
+    return named_properties(evaluated(kept), root)
 
 
-def _inner(key: str, value: Any) -> Any:
+def _inner(key: str, value: Any, root: Any) -> Any:
     if key in MAPS and isinstance(value, dict):
-        return {name: plain(each) for name, each in value.items()}
+        return {name: _plain(each, root) for name, each in value.items()}
     if key in LISTS and isinstance(value, list):
-        return [plain(each) for each in value]
-    return plain(value) if key in ONE else value
+        return [_plain(each, root) for each in value]
+    return _plain(value, root) if key in ONE else value
 
 
-def _is_idle(key: str, value: Any) -> bool:
+def _is_idle(key: str, schema: dict[str, Any]) -> bool:
+    value = schema[key]
     if key == "format":
         return isinstance(value, str) and value not in FORMATS
-    return any(value is idle or (isinstance(idle, dict) and value == idle) for idle in IDLE.get(key, ()))
+    if key == "$schema":
+        return isinstance(value, str) and value.removesuffix("#") not in DIALECTS
+    if key in BESIDE:
+        return not any(other in schema for other in BESIDE[key])
+    return key in NAMES or any(
+        value is idle or (isinstance(idle, dict) and value == idle) for idle in IDLE.get(key, ())
+    )
 
 
 def check_schema(schema: Any) -> None:

@@ -6,7 +6,6 @@ They do not bound everything, so all of this happens in a Sandbox.
 """
 
 import json
-import re
 from collections import OrderedDict
 from collections.abc import Callable
 from textwrap import shorten
@@ -16,6 +15,7 @@ from weakref import WeakValueDictionary
 from fairlead.errors import InvalidRequest
 from local_worker.json_options import json_options
 from local_worker.plain_schema import check_schema, plain
+from local_worker.schema_refusal import schema_refusal
 from serving.constraint import Constraint
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ LIMITS: dict[str, Any] = {
     "step_max_items": 10_000,  # less than 1 ms
     "verbose_errors": False,
 }
-NOT_HERE = re.compile(r"Resource ('[^']*') is not present in a registry")
 DEAD_ENDS = ("NoExtension", "NoExtensionBias")  # the library's words for it
 
 
@@ -125,7 +124,8 @@ class Grammars:
             raise InvalidRequest(_reason(str(error)), constraint.field) from error
         matcher = LLMatcher(self._vocabulary(), source, log_level=0, limits=LLParserLimits(**LIMITS))
         if matcher.is_error():
-            raise InvalidRequest(_reason(matcher.get_error()), constraint.field)
+            schema = plain(json.loads(constraint.texts[0])) if constraint.kind == "json_schema" else None
+            raise InvalidRequest(_reason(schema_refusal(matcher.get_error(), schema)), constraint.field)
         return matcher
 
 
@@ -139,7 +139,7 @@ def _source(constraint: Constraint) -> str:
         case "json_schema", [text]:
             schema = json.loads(text)
             check_schema(schema)
-            return _of_schema(plain(schema) if isinstance(schema, dict) else schema)
+            return _of_schema(plain(schema))
         case "regex", [text]:
             return LLMatcher.grammar_from_regex(text)
         case "choice", texts:
@@ -161,10 +161,4 @@ def _of_schema(schema: Any) -> str:
 
 
 def _reason(error: str) -> str:
-    if found := NOT_HERE.search(error):
-        error = f"{found[1]} is not present in the schema; references to other documents are not followed"
-    if "Enable 'coerce_one_of' option" in error:  # an option that no caller can set
-        error = (
-            "oneOf: a value could be valid under several of its schemas, which cannot be excluded; anyOf is supported"
-        )
     return shorten(error.removesuffix("<non-verbose/>"), LONGEST_REASON, placeholder=" ...")

@@ -71,7 +71,7 @@ def _named(reference: str, root: Any) -> Any:
     """The schema to which a reference within the same document leads."""
     if reference.startswith("#/"):
         for part in reference[2:].split("/"):
-            root = root[part]
+            root = root[part.replace("~1", "/")]
     elif reference != "#":
         root = next(each for each in root["$defs"].values() if each.get("$anchor") == reference[1:])
     return root
@@ -117,6 +117,9 @@ ARRAYS: Mapping[str, Part] = {
     "prefixItems": lambda schema, given, value, root: all(
         is_valid(each, part, root) for each, part in zip(given, value, strict=False)
     ),
+    "unevaluatedItems": lambda schema, given, value, root: (
+        "items" in schema or all(is_valid(given, part, root) for part in value[len(schema.get("prefixItems", ())) :])
+    ),
     "items": lambda schema, given, value, root: all(
         is_valid(given, part, root) for part in value[len(schema.get("prefixItems", ())) :]
     ),
@@ -133,6 +136,11 @@ OBJECTS: Mapping[str, Part] = {
         for name, part in value.items()
         for pattern, each in given.items()
         if re.search(pattern, name)
+    ),
+    "propertyNames": lambda schema, given, value, root: all(is_valid(given, name, root) for name in value),
+    # Where no other keyword evaluates any.
+    "unevaluatedProperties": lambda schema, given, value, root: (
+        "additionalProperties" in schema or all(is_valid(given, part, root) for part in _further(schema, value))
     ),
     "additionalProperties": lambda schema, given, value, root: all(
         is_valid(given, part, root) for part in _further(schema, value)

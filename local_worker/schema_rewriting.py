@@ -1,0 +1,74 @@
+"""Keywords of JSON schemas that llguidance does not know, said with those that it knows where they mean the same."""
+
+from typing import Any
+
+# Beside these a keyword of unevaluated values depends on which of their schemas a value is valid under.
+APPLICATORS = ("$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "not", "dependentSchemas")
+NOTES = frozenset(("$comment", "default", "deprecated", "description", "examples", "title"))
+
+
+def evaluated(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return `schema` with `additionalProperties` and `items` for unevaluated ones, where nothing else evaluates."""
+    for unevaluated, rest, others in (
+        ("unevaluatedProperties", "additionalProperties", APPLICATORS),
+        ("unevaluatedItems", "items", (*APPLICATORS, "contains")),
+    ):
+        if unevaluated not in schema or isinstance(schema.get("items"), list):
+            continue
+        without = {key: value for key, value in schema.items() if key != unevaluated}
+        if rest in schema:  # which evaluates all
+            schema = without
+        elif not any(other in schema for other in others):
+            schema = {**without, rest: schema[unevaluated]}
+    return schema
+
+
+def named_properties(schema: dict[str, Any], root: Any) -> dict[str, Any]:
+    """Return `schema` with the properties that `propertyNames` allows in its place, if these can be listed or matched.
+
+    `root` is the whole schema, in which references to a part of it are looked for.
+    """
+    names = _resolved(schema.get("propertyNames"), root)
+    if not isinstance(names, dict) or names.get("type", "string") != "string":
+        return schema
+    rule = {key: value for key, value in names.items() if key not in NOTES and key != "type"}
+    without = {key: value for key, value in schema.items() if key != "propertyNames"}
+    described, rest = schema.get("properties", {}), schema.get("additionalProperties", True)
+    match rule:
+        case {"enum": list(listed)} if len(rule) == 1 and not schema.get("patternProperties"):
+            pass
+        case {"const": str(name)} if len(rule) == 1 and not schema.get("patternProperties"):
+            listed = [name]
+        case {} if not rule:
+            return without
+        case _ if rule.keys() <= {"pattern"} or rule.keys() <= {"minLength", "maxLength"}:
+            if described or schema.get("patternProperties"):
+                return schema
+            pattern = rule.get("pattern") or rf"^[\s\S]{{{rule.get('minLength', 0)},{rule.get('maxLength', '')}}}$"
+            return {**without, "patternProperties": {pattern: rest}, "additionalProperties": False}
+        case _:
+            return schema
+    if not isinstance(described, dict) or not set(_texts(schema.get("required"))) <= set(_texts(listed)):
+        return schema
+    properties = {name: described.get(name, rest) for name in _texts(listed)}
+    return {**without, "properties": properties, "additionalProperties": False}
+
+
+def _texts(values: Any) -> list[str]:
+    return [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
+
+
+def _resolved(schema: Any, root: Any) -> Any:
+    """Return what a schema that is a reference within `root` leads to, and any other one as it is."""
+    if not isinstance(schema, dict) or not schema.keys() <= {"$ref", *NOTES}:
+        return schema
+    reference = schema.get("$ref")
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return schema
+    found = root
+    for part in reference[2:].split("/"):
+        name = part.replace("~1", "/").replace("~0", "~")
+        if not isinstance(found, dict) or name not in found:
+            return schema
+        found = found[name]
+    return found
