@@ -6,14 +6,16 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
-from fairlead.errors import FairleadError, error_for
+from fairlead.errors import FairleadError
 from fairlead.outcomes import Outcome
 from fairlead.token_ids import TOKEN_BYTES
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
 from gateway.call import Call
 from gateway.call_request import CallRequest, Receive
-from gateway.core.client_limits import HeldBytesLimiter, OpenCallLimiter
+from gateway.core.call_admission import CallAdmission
+from gateway.core.client_limits import HeldBytesLimiter
 from gateway.core.tool_call_ids import ToolCallIds
 from gateway.interactions import CallInteractions
 from gateway.tenants import CallerIdentity, Credentials, Tenants
@@ -24,10 +26,10 @@ from serving.names import MAX_NAME
 from serving.telemetry.records import CHAT, TEXT_COMPLETION
 from serving.telemetry.spans import remote
 from serving.wire import sampling_to_proto
-from throttler.core.decider import Arrival, Permit
+from throttler.core.decider import Arrival
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.profiles import Expectation, Profiles
-from throttler.core.throttle import Caller, LimitStatus, Rejected
+from throttler.core.throttle import Caller, LimitStatus
 from throttler.core.token_limits import TokenUse
 from throttler.throttler import Throttler
 
@@ -45,7 +47,7 @@ class Admission:
         tenants: Tenants,
         throttler: Throttler,
         profiles: Profiles,
-        open_calls: OpenCallLimiter,
+        calls: CallAdmission[Call],
         waiting_prompts: HeldBytesLimiter,
         cache_scope: Callable[[CallerIdentity], str],
         cuts_max_tokens: bool,
@@ -55,7 +57,7 @@ class Admission:
         self._tenants = tenants
         self._throttler = throttler
         self._profiles = profiles
-        self._open_calls = open_calls
+        self._calls = calls
         self._waiting_prompts = waiting_prompts
         self._cache_scope = cache_scope
         self._cuts_max_tokens = cuts_max_tokens
@@ -113,13 +115,11 @@ class Admission:
                 self._throttler.refused(identity.client)
             raise
         call.cleanup.callback(request.waiting.close)
-        request.permit = await self._decide(call)
         call.cleanup.callback(self._settle, call)
+        request.permit = await self._throttler.answer(partial(self._calls.admit, call, self._arrival(call)))
         if identity.users is not None:
             identity.users.enter(identity.client)
             call.cleanup.callback(identity.users.leave, identity.client)
-        self._open_calls.open(identity.client, request.permit.protected)
-        call.cleanup.callback(self._open_calls.close, identity.client)
 
     async def prepare(self, call: Call) -> None:
         """Tokenize the prompt of an admitted call, and make what a scheduler and a worker receive.
@@ -215,35 +215,29 @@ class Admission:
     def _app(self, identity: CallerIdentity, named: str) -> str:
         return identity.app(named, self._profiles.apps)
 
-    async def _decide(self, call: Call) -> Permit:
-        """Return the throttler's permit; raise the FairleadError with which it refuses the call."""
+    def _arrival(self, call: Call) -> Arrival:
+        """Return what the throttler decides about."""
         identity, message = call.request.identity, call.request.message
         interaction = message.interaction
         assert call.sampling is not None, "an examined call has sampling parameters"
-        decision = await self._throttler.decide(
-            Arrival(
-                Caller(identity.tenant, identity.client, call.app),
-                call.interaction,
-                interaction.token,
-                last=interaction.end,
-                app_is_bound=identity.is_bound,
-                overloaded=self._cluster.members.overloaded(call.model),
-                prompt_tokens=expected_tokens(message.prompt),
-                max_tokens=call.sampling.max_tokens,
-            )
+        return Arrival(
+            Caller(identity.tenant, identity.client, call.app),
+            call.interaction,
+            interaction.token,
+            last=interaction.end,
+            app_is_bound=identity.is_bound,
+            overloaded=self._cluster.members.overloaded(call.model),
+            prompt_tokens=expected_tokens(message.prompt),
+            max_tokens=call.sampling.max_tokens,
         )
-        if isinstance(decision, Rejected):
-            raise error_for(decision.outcome, decision.message, retry_after=decision.retry_after)
-        return decision
 
     def _settle(self, call: Call) -> None:
-        """Settle the permit of a call that has ended, or was refused before it was ready for a worker."""
-        permit = call.request.permit
+        """Settle a call that has ended, or was refused before it was ready for a worker."""
         if not call.timings.admitted:
-            self._throttler.withdrawn(permit)
+            self._throttler.settle_by(partial(self._calls.withdrawn, call))
             return
-        self._throttler.settle(permit.reservation, self._used(call))
-        self._throttler.ended(permit, needed(call.usage) if call.outcome is Outcome.COMPLETED else None)
+        need = needed(call.usage) if call.outcome is Outcome.COMPLETED else None
+        self._throttler.settle_by(partial(self._calls.ended, call, self._used(call), need))
 
     def _used(self, call: Call) -> TokenUse:
         """Return what a call used of limits in tokens: nothing if no worker began it."""

@@ -12,6 +12,7 @@ from fairlead.v1 import throttling_pb2_grpc, traces_pb2_grpc
 from gateway.admission import Admission
 from gateway.call_log import CallLog
 from gateway.config import CUT, GatewayConfig
+from gateway.core.call_admission import CallAdmission
 from gateway.core.client_limits import HeldBytesLimiter, OpenCallLimiter
 from gateway.core.response_store import ResponseStore
 from gateway.core.tool_call_ids import ToolCallIds
@@ -82,7 +83,7 @@ class Gateway:
             tenants=tenants,
             throttler=self._throttler,
             profiles=profiles,
-            open_calls=open_calls,
+            calls=CallAdmission(self._throttler.decider, open_calls),
             waiting_prompts=waiting_prompts,
             cache_scope=CACHE_SCOPES[config.cache_scope],
             cuts_max_tokens=config.excess_max_tokens == CUT,

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from functools import partial
 
-from fairlead.errors import ClientLimit, QueueFull, error_for
+from fairlead.errors import FairleadError
 from gateway.core import call_events as events
+from gateway.core.call_admission import CallAdmission
 from gateway.core.client_limits import OpenCallLimiter
 from global_scheduler.core.dispatcher import Dispatcher
 from serving.cost import WeightedTokens
@@ -19,8 +20,8 @@ from throttler.core.interactions import Interactions
 from throttler.core.leased_quota import LeasedQuota
 from throttler.core.profiles import Profiles
 from throttler.core.quota import LocalQuota, QuotaDemand
-from throttler.core.throttle import Caller, Rejected
-from throttler.core.token_limits import TokenLimits
+from throttler.core.throttle import Caller
+from throttler.core.token_limits import TokenLimits, TokenUse
 from throttler.core.windows import AllCounts
 
 MODEL = "model"
@@ -30,7 +31,7 @@ Tokens = dict[InteractionKey, bytes]  # latest token that each interaction's cli
 
 
 class SimulatedAdmission:
-    """Admits calls at one gateway; `admitted` is called with each permit and the time."""
+    """Admits calls at one gateway; `admitted` is called with each permit of the throttler and the time."""
 
     def __init__(
         self, spec: ClusterSpec, clock: VirtualClock, dispatcher: Dispatcher, shared: SharedLimits, tokens: Tokens
@@ -45,10 +46,9 @@ class SimulatedAdmission:
         token_limits = TokenLimits(profiles, quota, WeightedTokens(), spec.window_seconds)
         counts = AllCounts(throttle.window, token_limits.window)
         self._link = shared.connect(quota, counts) if isinstance(quota, LeasedQuota) else None
-        self._decider = Decider(throttle, Interactions("simulation", profiles), Expectations(profiles), token_limits)
-        self._limiter = OpenCallLimiter(per_client=spec.max_streams_per_client, total=spec.max_streams)
-        self._permits: dict[SimulatedCall, Permit] = {}
-        self._counted: dict[SimulatedCall, None] = {}  # by the limiter
+        decider = Decider(throttle, Interactions("simulation", profiles), Expectations(profiles), token_limits)
+        self._open_calls = OpenCallLimiter(per_client=spec.max_streams_per_client, total=spec.max_streams)
+        self._calls: CallAdmission[SimulatedCall] = CallAdmission(decider, self._open_calls)
         self._overloaded = False
         self._overload_checked_at = -OVERLOAD_SECONDS
         self.admitted: Callable[[Permit, float], None] = lambda permit, now: None
@@ -63,53 +63,41 @@ class SimulatedAdmission:
             last=call.last,
             overloaded=self._is_overloaded(),
         )
-        decision = self._decider.decide(arrival, self._clock.now)
-        if isinstance(decision, QuotaDemand):
-            assert self._link is not None, "the only gateway has every limit to itself"
-            self._link.lease(decision, partial(self._decide_again, call, then))
-            return
-        if isinstance(decision, Rejected):
-            error = error_for(decision.outcome, decision.message, retry_after=decision.retry_after)
-            then(events.Failed(error))
-            return
-        self.admitted(decision, self._clock.now)
-        self._permits[call] = decision
         try:
-            self._limiter.open(call.client, decision.protected)
-        except (ClientLimit, QueueFull) as refusal:
+            permit = self._calls.admit(call, arrival, self._clock.now)
+        except FairleadError as refusal:
+            if (held := self._calls.permit(call)) is not None:  # the limit on open calls refused it
+                self.admitted(held, self._clock.now)
             then(events.Failed(refusal))
             return
-        self._counted[call] = None
+        if isinstance(permit, QuotaDemand):
+            assert self._link is not None, "the only gateway has every limit to itself"
+            self._link.lease(permit, partial(self._decide_again, call, then))
+            return
+        self.admitted(permit, self._clock.now)
         if call.interaction:
-            self._tokens[key] = decision.token
+            self._tokens[key] = permit.token
         then(events.Decided(self._spec.tokens_per_message))
 
     def protected(self, call: SimulatedCall) -> bool:
         """Return whether the call, which was admitted, continues an interaction in progress."""
-        return self._permits[call].protected
+        permit = self._calls.permit(call)
+        return permit is not None and permit.protected
 
     def ended(self, call: SimulatedCall) -> None:
         """Settle what the call holds, which was ready for a worker."""
-        if permit := self._released(call):
-            self._decider.ended(permit, None, self._clock.now)
+        self._calls.ended(call, TokenUse(0, 0), None, self._clock.now)
 
     def withdrawn(self, call: SimulatedCall) -> None:
         """Settle what a call holds that ended before it was ready; it opens and ends no interaction."""
-        if permit := self._released(call):
-            self._decider.withdrawn(permit, self._clock.now)
-
-    def _released(self, call: SimulatedCall) -> Permit | None:
-        """Return the permit of a call, which counts no longer among the open ones; None if it had none."""
-        if call in self._counted:
-            del self._counted[call]
-            self._limiter.close(call.client)
-        return self._permits.pop(call, None)
+        self._calls.withdrawn(call, self._clock.now)
 
     def check_invariants(self) -> None:
         """Raise AssertionError when an account, a window, a lease or a count of open calls is impossible."""
-        self._decider.check_invariants()
-        self._limiter.check_invariants()
-        assert len(self._counted) == self._limiter.count, f"{len(self._counted)} open, {self._limiter.count} counted"
+        self._calls.check_invariants()
+        assert self._calls.count == self._open_calls.count, (
+            f"{self._calls.count} open, {self._open_calls.count} counted"
+        )
         if self._link is not None:
             self._link.check_invariants()
 

@@ -6,6 +6,8 @@ Any service can use it; the gateway does. The service passes a LocalStore or a R
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from throttler.core.decider import Arrival, Decider, Permit, ThrottleState
 from throttler.core.interaction_tokens import InteractionKey
@@ -17,6 +19,7 @@ from throttler.core.token_limits import Reservation, TokenUse
 from throttler.store import Store
 
 EXPIRY_SECONDS = 5.0
+Answer = TypeVar("Answer")
 
 
 class Throttler:
@@ -32,7 +35,7 @@ class Throttler:
         closed: Callable[[FinishedInteraction], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._decider = decider
+        self.decider = decider
         self._store = store
         self._closed = closed
         self._clock = clock
@@ -40,53 +43,61 @@ class Throttler:
 
     def configure(self, profiles: Profiles) -> None:
         """Apply new profiles from now on; counts, interactions and learned expectations stay."""
-        self._decider.configure(profiles)
+        self.decider.configure(profiles)
 
     async def decide(self, arrival: Arrival) -> Permit | Rejected:
         """Decide about a call; wait for more of a limit only if the call would otherwise be refused."""
-        while isinstance(decision := self._decider.decide(arrival, self._clock()), QuotaDemand):
-            await self._store.lease(decision)
-        return decision
+        return await self.answer(partial(self.decider.decide, arrival))
+
+    async def answer(self, ask: Callable[[float], Answer | QuotaDemand]) -> Answer:
+        """Return the answer of `ask`, which is called with the time, and again after a lease that it demands."""
+        while isinstance(answer := ask(self._clock()), QuotaDemand):
+            await self._store.lease(answer)
+        return answer
+
+    def settle_by(self, settle: Callable[[float], FinishedInteraction | None]) -> None:
+        """Call `settle` with the time, and `closed` with the interaction that closes thereby."""
+        self._tell(settle(self._clock()))
 
     def limit_status(self, caller: Caller) -> LimitStatus | None:
         """Return what is left of the caller's tightest limit now; see Decider."""
-        return self._decider.limit_status(caller, self._clock())
+        return self.decider.limit_status(caller, self._clock())
 
     def token_status(self, caller: Caller) -> LimitStatus | None:
         """Return what is left of the caller's tightest limit in tokens now; see Decider."""
-        return self._decider.token_status(caller, self._clock())
+        return self.decider.token_status(caller, self._clock())
 
     def state(self) -> ThrottleState:
         """Return what an operator sees of limits and interactions; see Decider."""
-        return self._decider.state(self._clock())
+        return self.decider.state(self._clock())
 
     def refused(self, client: str) -> None:
         """Count a call that was refused before `decide`; see Decider."""
-        self._decider.refused(client, self._clock())
+        self.decider.refused(client, self._clock())
 
     def ended(self, permit: Permit, needed: Expectation | None = None) -> None:
         """Settle a permit whose call has ended; `needed` are the tokens of the call, or None if it did not complete."""
-        self._tell(self._decider.ended(permit, needed, self._clock()))
+        self._tell(self.decider.ended(permit, needed, self._clock()))
 
     def withdrawn(self, permit: Permit) -> None:
         """Settle a permit whose call was refused later; see Decider."""
-        self._tell(self._decider.withdrawn(permit, self._clock()))
+        self._tell(self.decider.withdrawn(permit, self._clock()))
 
     def settle(self, reservation: Reservation, used: TokenUse) -> None:
         """Replace what a call reserved of limits in tokens by what it used; see Decider."""
-        self._decider.settle(reservation, used, self._clock())
+        self.decider.settle(reservation, used, self._clock())
 
     def book(self, caller: Caller, used: TokenUse) -> None:
         """Book what a call used of limits in tokens that has ended without a reservation."""
-        self._decider.book(caller, used, self._clock())
+        self.decider.book(caller, used, self._clock())
 
     def measured(self, prompt_tokens: int, output_tokens: int) -> TokenUse:
         """Return what a call with these tokens uses of limits in tokens and cost units."""
-        return self._decider.measured(prompt_tokens, output_tokens)
+        return self.decider.measured(prompt_tokens, output_tokens)
 
     def end_interaction(self, key: InteractionKey, token: bytes) -> None:
         """End an interaction on the caller's request; see Decider."""
-        self._tell(self._decider.end_interaction(key, token, self._clock()))
+        self._tell(self.decider.end_interaction(key, token, self._clock()))
 
     async def run(self) -> None:
         """Close expired interactions and run the store until cancelled."""
@@ -98,11 +109,11 @@ class Throttler:
         while True:
             await asyncio.sleep(EXPIRY_SECONDS)
             self._synchronize()  # the wall clock may have been set meanwhile
-            for closed in self._decider.expired(self._clock()):
+            for closed in self.decider.expired(self._clock()):
                 self._closed(closed)
 
     def _synchronize(self) -> None:
-        self._decider.synchronize(time.time() - self._clock())
+        self.decider.synchronize(time.time() - self._clock())
 
     def _tell(self, closed: FinishedInteraction | None) -> None:
         if closed is not None:

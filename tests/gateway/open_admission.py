@@ -1,6 +1,7 @@
 """Admission without keys and without limits, for tests of what follows it."""
 
 from gateway.admission import Admission
+from gateway.core.call_admission import CallAdmission
 from gateway.core.client_limits import HeldBytesLimiter, OpenCallLimiter
 from gateway.core.tool_call_ids import ToolCallIds
 from gateway.tenants import CACHE_SCOPES, Tenants
@@ -33,7 +34,7 @@ def open_admission(cluster: Cluster) -> Admission:
         tenants=Tenants.load(""),
         throttler=throttler,
         profiles=profiles,
-        open_calls=OpenCallLimiter(per_client=100, total=1000),
+        calls=CallAdmission(decider, OpenCallLimiter(per_client=100, total=1000)),
         waiting_prompts=HeldBytesLimiter(100 * LONG_PROMPT, "prompts"),
         cache_scope=CACHE_SCOPES["user"],
         cuts_max_tokens=True,
