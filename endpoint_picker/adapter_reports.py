@@ -37,7 +37,7 @@ class AttachedAdapter:
         if not self._is_current:
             return
         if report.HasField("load"):
-            self._picker.waits_beside(self.endpoint, report.load.waiting)
+            self._picker.waits_outside_engine(self.endpoint, report.load.waiting)
         self._accepted(report.progress.accepted)
         for end in report.progress.ended:
             pick = self._requests.pop((end.request_id, end.attempt), None)
@@ -54,7 +54,7 @@ class AttachedAdapter:
         for pick in self._requests.values():
             self._picker.refused(pick)
         self._requests.clear()
-        self._picker.waits_beside(self.endpoint, 0)
+        self._picker.waits_outside_engine(self.endpoint, 0)
 
     def _accepted(self, messages: Iterable[scheduler_pb2.AcceptedRequest]) -> None:
         for message in messages:

@@ -11,7 +11,7 @@ from endpoint_picker import adapter_reports, usage_reports
 from endpoint_picker.adapter_reports import AdapterReports
 from endpoint_picker.config import PickerConfig
 from endpoint_picker.core.endpoint_pool import EndpointPool, EndpointSize
-from endpoint_picker.core.held_requests import HeldRequests
+from endpoint_picker.core.picker_queue import PickerQueue
 from endpoint_picker.core.service_counters import ServiceCounters
 from endpoint_picker.endpoint_source import EndpointSource
 from endpoint_picker.engine_poll import EnginePoll
@@ -55,7 +55,7 @@ def make_picker(config: PickerConfig, counters: ServiceCounters) -> Picker:
     size = EndpointSize(
         running=config.endpoint_requests, kv_tokens=config.endpoint_kv_tokens, block_tokens=config.block_tokens
     )
-    held = HeldRequests(config.client_requests, counters)
+    held = PickerQueue(config.client_requests, counters)
     pool = EndpointPool(policy, cost, BlockIndex(config.max_index_blocks), size, held)
     return Picker(pool, config.output_rate)
 

@@ -97,34 +97,34 @@ class Picker:
         while (pick := self.pool.release(time.monotonic())) is not None:
             _, waiting = self._waiting[pick.request.request_id]
             if waiting.cancelled():
-                self.pool.refused(pick)
+                self.pool.rolled_back(pick)
             else:
                 waiting.set_result(pick)
 
     def refused(self, pick: Pick) -> None:
         """Record that a request was not answered, and give back its charge."""
-        self.pool.refused(pick)
+        self.pool.rolled_back(pick)
         self._release()
 
     def entered(self, address: str, request: RouteRequest, cached_tokens: int) -> Pick | None:
         """Record a request that another process gave to an endpoint; return None if that is unknown."""
-        return self.pool.entered(address, request, cached_tokens, time.monotonic())
+        return self.pool.placed_elsewhere(address, request, cached_tokens, time.monotonic())
 
     def measured(self, pick: Pick, output_tokens: int) -> None:
         """Record the end of a request of whose output the tokens are known."""
         self.outputs["told"] += 1
-        self.pool.ended(pick, output_tokens)
+        self.pool.completed(pick, output_tokens)
         self._release()
 
-    def waits_beside(self, address: str, requests: int) -> None:
+    def waits_outside_engine(self, address: str, requests: int) -> None:
         """Record how many requests that have entered wait beside the engine."""
-        self.pool.waits_beside(address, requests)
+        self.pool.waits_outside_engine(address, requests)
         self._release()
 
     def served(self, pick: Pick, address: str) -> float:
         """Record that an answer begins; return the time, in seconds of the clock."""
         now = time.monotonic()
-        self.pool.served(pick, address, now)
+        self.pool.answered_by(pick, address, now)
         self._release()
         return now
 
@@ -132,5 +132,5 @@ class Picker:
         """Record the end of an answer that `began` then, announced so many bytes, and might have so many tokens."""
         self.outputs["estimated"] += 1
         tokens = (time.monotonic() - began) * self._output_rate if announced is None else announced / 4
-        self.pool.ended(pick, round(tokens if most_output is None else min(tokens, most_output)))
+        self.pool.completed(pick, round(tokens if most_output is None else min(tokens, most_output)))
         self._release()

@@ -12,8 +12,7 @@ from fairlead.errors import FairleadError
 from fairlead.outcomes import Outcome
 from fairlead.token_ids import TOKEN_BYTES
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
-from gateway.call import Call
-from gateway.call_request import CallRequest, Receive
+from gateway.call import Call, CallRequest, Receive
 from gateway.core.call_admission import CallAdmission
 from gateway.core.client_limits import HeldBytesLimiter
 from gateway.core.tool_call_ids import ToolCallIds

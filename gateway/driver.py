@@ -11,9 +11,8 @@ from fairlead.outcomes import Outcome
 from fairlead.token_ids import TOKEN_BYTES
 from fairlead.v1 import common_pb2
 from gateway.admission import Admission
-from gateway.call import Call
+from gateway.call import Call, CallRequest
 from gateway.call_log import CallLog, reason
-from gateway.call_request import CallRequest
 from gateway.core import call_commands as commands
 from gateway.core import call_events as events
 from gateway.core.call import CallMachine

@@ -10,8 +10,7 @@ import grpc
 from fairlead.errors import FairleadError
 from fairlead.rpc.status import REQUEST_ID_METADATA, to_status
 from fairlead.v1 import common_pb2, inference_pb2
-from gateway.call import Call
-from gateway.call_request import CallRequest, Receive
+from gateway.call import Call, CallRequest, Receive
 from gateway.core.call_commands import Accepted, Finished, Message
 from gateway.core.coalescer import OutputChunk
 from gateway.tenants import AUTHORIZATION, USER, Credentials

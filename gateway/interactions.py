@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from fairlead.v1 import common_pb2
-from gateway.call import Call
-from gateway.call_request import CallRequest
+from gateway.call import Call, CallRequest
 from gateway.core.chat_digests import Turn, chat_digests
 from gateway.core.recent_names import RecentNames
 from gateway.core.session_tree import SessionTree

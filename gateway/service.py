@@ -9,9 +9,8 @@ from fairlead.errors import FairleadError
 from fairlead.rpc.status import request_id_metadata, to_status
 from fairlead.v1 import inference_pb2
 from gateway.admission import Admission
-from gateway.call import new_call
+from gateway.call import CallRequest, Message, Receive, new_call
 from gateway.call_log import note_refusal
-from gateway.call_request import CallRequest, Message, Receive
 from gateway.driver import CallDrivers
 from gateway.grpc_caller import GrpcCaller, responses, shown
 from gateway.tenants import Credentials

@@ -95,7 +95,7 @@ CACHE_SCOPES: Mapping[str, Callable[[CallerIdentity], str]] = MappingProxyType(
 )
 
 
-class _Account:
+class _ApiKey:
     """A key and the users that it has named."""
 
     def __init__(self, tenant: Tenant, *, is_open: bool) -> None:
@@ -114,7 +114,7 @@ class _Account:
             raise InvalidRequest(str(error), f"metadata.{USER}") from error
         return self._identity(f"{self.tenant.name}/{user}", self._users)
 
-    def keep_users(self, earlier: "_Account") -> None:
+    def keep_users(self, earlier: "_ApiKey") -> None:
         """Take over the users that the same key has named before a reload."""
         self._users = earlier._users
         self._users.most = self.tenant.max_users
@@ -130,8 +130,8 @@ class Tenants:
     """All API keys by hash (sha256, hex); with an empty table every caller is the tenant `default`."""
 
     def __init__(self, keys: Mapping[str, Tenant]) -> None:
-        self._accounts = {bytes.fromhex(key): _Account(tenant, is_open=False) for key, tenant in keys.items()}
-        self._open = None if keys else _Account(Tenant("default", trusted_users=True), is_open=True)
+        self._accounts = {bytes.fromhex(key): _ApiKey(tenant, is_open=False) for key, tenant in keys.items()}
+        self._open = None if keys else _ApiKey(Tenant("default", trusted_users=True), is_open=True)
 
     @classmethod
     def load(cls, path: str, tiers: Mapping[str, float] = NO_TIERS) -> "Tenants":
@@ -153,7 +153,7 @@ class Tenants:
         account = self._open or self._authenticate(credentials.authorization)
         return account.identify(credentials.user)
 
-    def _authenticate(self, authorization: str) -> _Account:
+    def _authenticate(self, authorization: str) -> _ApiKey:
         scheme, _, key = authorization.partition(" ")
         if scheme.lower() != "bearer" or not key:
             raise Unauthenticated(f"metadata {AUTHORIZATION}: expected 'Bearer <API key>'")

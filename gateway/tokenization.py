@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 
 from fairlead.token_ids import unpack_ids
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
-from gateway.call_request import Receive
+from gateway.call import Receive
 from gateway.core.client_limits import HeldBytesLimiter, OpenCallLimiter
 from gateway.tenants import CallerIdentity, Credentials
 from gateway.upstream.cluster import Cluster

@@ -17,6 +17,19 @@ LEAST_REPETITION_PENALTY = 0.01
 MAX_LOGPROBS = 20
 MAX_BIASED_TOKENS = 300
 MAX_LOGIT_BIAS = 100.0
+# The limits of each number that has constant ones; None as the largest: there is no limit.
+RANGES: tuple[tuple[str, float, float | None], ...] = (
+    ("max_tokens", 1, None),
+    ("temperature", 0.0, MAX_TEMPERATURE),
+    ("top_k", 0, None),
+    ("top_p", 0.0, 1.0),
+    ("min_p", 0.0, 1.0),
+    ("repetition_penalty", LEAST_REPETITION_PENALTY, MAX_REPETITION_PENALTY),
+    ("presence_penalty", -MAX_PENALTY, MAX_PENALTY),
+    ("frequency_penalty", -MAX_PENALTY, MAX_PENALTY),
+    ("logprobs", 0, MAX_LOGPROBS),
+    ("prompt_logprobs", 0, MAX_LOGPROBS),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,24 +83,19 @@ class SamplingParams:
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
     def __post_init__(self) -> None:
-        _within("max_tokens", self.max_tokens, 1, None)
-        _within("min_tokens", self.min_tokens, 0, self.max_tokens)
-        _within("temperature", self.temperature, 0.0, MAX_TEMPERATURE)
-        _within("top_k", self.top_k, 0, None)
-        _within("top_p", self.top_p, 0.0, 1.0)
+        for field, low, high in RANGES:
+            value = getattr(self, field)
+            # The condition is written so that NaN fails it.
+            if value is not None and not (low <= value and (high is None or value <= high)):
+                raise _beyond(field, value, low, high)
+        if not 0 <= self.min_tokens <= self.max_tokens:
+            raise _beyond("min_tokens", self.min_tokens, 0, self.max_tokens)
         if self.top_p == 0.0:
             raise InvalidRequest("must be above 0, got 0.0", "sampling.top_p")
-        _within("min_p", self.min_p, 0.0, 1.0)
-        _within("repetition_penalty", self.repetition_penalty, LEAST_REPETITION_PENALTY, MAX_REPETITION_PENALTY)
-        _within("presence_penalty", self.presence_penalty, -MAX_PENALTY, MAX_PENALTY)
-        _within("frequency_penalty", self.frequency_penalty, -MAX_PENALTY, MAX_PENALTY)
-        if self.logprobs is not None:
-            _within("logprobs", self.logprobs, 0, MAX_LOGPROBS)
-        if self.prompt_logprobs is not None:
-            _within("prompt_logprobs", self.prompt_logprobs, 0, MAX_LOGPROBS)
         check_biases(len(self.logit_bias))
         for token, bias in self.logit_bias:
-            _within(f"logit_bias[{token}]", bias, -MAX_LOGIT_BIAS, MAX_LOGIT_BIAS)
+            if not -MAX_LOGIT_BIAS <= bias <= MAX_LOGIT_BIAS:
+                raise _beyond(f"logit_bias[{token}]", bias, -MAX_LOGIT_BIAS, MAX_LOGIT_BIAS)
         check_stops(len(self.stop), len(self.stop_token_ids))
         for text in self.stop:
             if not text:
@@ -111,11 +119,9 @@ def check_biases(token_ids: int) -> None:
     _at_most("logit_bias", token_ids, MAX_BIASED_TOKENS, "token ids")
 
 
-def _within(field: str, value: float, low: float, high: float | None) -> None:
-    # The condition is written so that NaN fails it.
-    if not (low <= value and (high is None or value <= high)):
-        limit = f"at least {low}" if high is None else f"between {low} and {high}"
-        raise InvalidRequest(f"must be {limit}, got {value}", f"sampling.{field}")
+def _beyond(field: str, value: float, low: float, high: float | None) -> InvalidRequest:
+    limit = f"at least {low}" if high is None else f"between {low} and {high}"
+    return InvalidRequest(f"must be {limit}, got {value}", f"sampling.{field}")
 
 
 def _at_most(field: str, count: int, limit: int, what: str) -> None:

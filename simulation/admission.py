@@ -95,9 +95,8 @@ class SimulatedAdmission:
     def check_invariants(self) -> None:
         """Raise AssertionError when an account, a window, a lease or a count of open calls is impossible."""
         self._calls.check_invariants()
-        assert self._calls.count == self._open_calls.count, (
-            f"{self._calls.count} open, {self._open_calls.count} counted"
-        )
+        own, counted = self._calls.count, self._open_calls.count
+        assert own == counted, f"{own} open, {counted} counted"
         if self._link is not None:
             self._link.check_invariants()
 

@@ -15,7 +15,7 @@ from throttler.core.windows import SlidingWindow
 
 
 class SlidingRpm:
-    """A limit on the admitted calls of each user in any `seconds`, for a gateway that is the only one (a Throttle)."""
+    """A limit on the admitted calls of each user in any `seconds`, for the only gateway (a ThrottleRule)."""
 
     protects = False
 
@@ -25,7 +25,7 @@ class SlidingRpm:
         self._admitted: dict[str, deque[float]] = {}
 
     def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
-        """Decide as Throttle specifies; only the client and `now` (seconds) matter."""
+        """Decide as ThrottleRule specifies; only the client and `now` (seconds) matter."""
         times = self._admitted.setdefault(caller.client, deque())
         while times and times[0] <= now - self.window.seconds:
             times.popleft()
@@ -41,21 +41,21 @@ class SlidingRpm:
         return Admitted(protected)
 
     def enforces(self, overloaded: bool) -> bool:
-        """Return True, as Throttle specifies."""
+        """Return True, as ThrottleRule specifies."""
         return True
 
     def accounts(self, caller: Caller) -> Sequence[QuotaAccount]:
-        """See Throttle; empty, because simulated callers do not read their limits."""
+        """See ThrottleRule; empty, because simulated callers do not read their limits."""
         return ()
 
     def refused(self, client: str, now: float) -> None:
-        """See Throttle; only admitted calls count."""
+        """See ThrottleRule; only admitted calls count."""
 
     def configure(self, profiles: Profiles) -> None:
-        """See Throttle."""
+        """See ThrottleRule."""
         self._limit = profiles.limits.user_per_minute
 
     def check_invariants(self) -> None:
-        """See Throttle."""
+        """See ThrottleRule."""
         for client, times in self._admitted.items():
             assert len(times) <= self._limit, f"{client}: {len(times)} calls admitted, the limit is {self._limit}"

@@ -22,7 +22,7 @@ from simulation.sliding_rpm import SlidingRpm
 from simulation.step_time import MeasuredProfile, Profile, profile
 from throttler.core.profiles import Profiles, RateLimits
 from throttler.core.quota import Quota
-from throttler.core.throttle import WINDOW_SECONDS, Throttle
+from throttler.core.throttle import WINDOW_SECONDS, ThrottleRule
 from throttler.core.throttles import THROTTLES
 
 SERVED_POLICIES, SERVED_ROUTES = tuple(POLICIES), tuple(ROUTES)  # those that real workers and schedulers offer
@@ -30,7 +30,7 @@ LOCAL_POLICIES: Mapping[str, Callable[[QueuePolicyConfig], QueuePolicy]] = {**PO
 GLOBAL_POLICIES: Mapping[str, Callable[[RoutePolicyConfig], RoutePolicy]] = {**ROUTES, **ROUTE_BASELINES}
 
 
-ADMISSIONS: Mapping[str, Callable[[Profiles, Quota, float], Throttle]] = {**THROTTLES, "sliding-rpm": SlidingRpm}
+ADMISSIONS: Mapping[str, Callable[[Profiles, Quota, float], ThrottleRule]] = {**THROTTLES, "sliding-rpm": SlidingRpm}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

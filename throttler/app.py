@@ -18,11 +18,11 @@ from serving.telemetry.records import THROTTLER
 from throttler.assembly import load_profiles, make_throttler
 from throttler.config import ALLOW, ThrottlerConfig
 from throttler.core.profiles import Profiles
-from throttler.measured_overload import MeasuredOverload, metrics_urls
 from throttler.metrics import RateLimitMetrics, SharingMetrics
+from throttler.metrics_overload import MetricsOverload, metrics_urls
 from throttler.rate_limit_service import NAME, RateLimitService, add_rate_limits_to_server
+from throttler.scheduler_overload import SchedulerOverload, always
 from throttler.store import SHARING
-from throttler.watched_overload import WatchedOverload, always
 
 log = logging.getLogger(__name__)
 MAX_REQUEST_BYTES = 256 * 1024  # of descriptors; Envoy accepts 60 KiB of headers
@@ -101,10 +101,10 @@ def _overload(config: ThrottlerConfig) -> tuple[Callable[[str], bool], Callable[
     """Return whether a model's pool is overloaded, and what follows that as long as the process lives."""
     if config.overload_metrics:
         urls = metrics_urls(config.overload_metrics)
-        measured = MeasuredOverload(urls, config.overload_metric, config.overload_threshold)
+        measured = MetricsOverload(urls, config.overload_metric, config.overload_threshold)
         return measured, measured.run
     if config.scheduler:
-        watched = WatchedOverload()
+        watched = SchedulerOverload()
         schedulers = addresses(config.scheduler, "scheduler")
         return watched, partial(watched.run, schedulers, config.secret, config.mutual_tls)
     return always, None

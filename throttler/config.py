@@ -17,7 +17,7 @@ from serving.config import (
 from serving.rpc.address import is_loopback
 from serving.rpc.mutual_tls import InternalTlsOptions
 from serving.shared_options import shared
-from throttler.measured_overload import metrics_urls
+from throttler.metrics_overload import metrics_urls
 from throttler.options import throttle_option
 
 ALLOW = "allow"

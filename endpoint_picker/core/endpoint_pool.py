@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from endpoint_picker.core.endpoint_blocks import RecentBlocks, ReportedBlocks
-from endpoint_picker.core.held_requests import HeldRequests
+from endpoint_picker.core.picker_queue import PickerQueue
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Fleet, Member, WorkerIdentity
@@ -65,18 +65,18 @@ class EndpointPool:
     """The endpoints by address, and the requests that they have."""
 
     def __init__(
-        self, policy: RoutePolicy, cost: Cost, index: BlockIndex, size: EndpointSize, held: HeldRequests
+        self, policy: RoutePolicy, cost: Cost, index: BlockIndex, size: EndpointSize, queue: PickerQueue
     ) -> None:
         # Nothing is reported, so that nothing is ever stale: who watches the endpoints says which there are.
         self._fleet = Fleet(math.inf, math.inf)
         self._dispatcher = Dispatcher(policy, index, self._fleet)
         self._size = size
         self._cost = cost
-        self._held = held
+        self._queue = queue
         self._full: set[str] = set()  # endpoints that run as many requests as they can
         self._blocks: dict[str, RecentBlocks | ReportedBlocks] = {}  # of every endpoint
         self._resting: dict[str, float] = {}  # endpoints that a proxy passed over, and until when
-        self._beside: dict[str, int] = {}  # by endpoint: requests that it has and that wait outside of its engine
+        self._outside_engine: dict[str, int] = {}  # by endpoint: requests that have entered and wait there
 
     @property
     def block_tokens(self) -> int:
@@ -94,7 +94,7 @@ class EndpointPool:
             self._dispatcher.lost(self._member(address))
             del self._blocks[address]
             self._resting.pop(address, None)
-            self._beside.pop(address, None)
+            self._outside_engine.pop(address, None)
             self._full.discard(address)
         for address in addresses:
             if address not in self._blocks:
@@ -110,8 +110,8 @@ class EndpointPool:
         if member is None:
             return
         # Requests come and go while an engine answers: what may be the pool's own is not another caller's.
-        others = report.running + report.waiting - max(placed, self._computing(member))
-        self._fleet.shared(member, max(0, others))
+        foreign = report.running + report.waiting - max(placed, self._computing(member))
+        self._fleet.set_foreign_requests(member, max(0, foreign))
         used = round(report.kv_usage * self._size.kv_tokens)
         load = replace(member.load, running=report.running, waiting=report.waiting, kv_tokens_used=used)
         self._dispatcher.reported(member, load, now)
@@ -147,25 +147,25 @@ class EndpointPool:
     def place(self, request: RouteRequest, now: float) -> Pick | None:
         """Choose an endpoint with room for `request`; return None if others wait before it, or there is none."""
         self._rested(now)
-        if self._held or not self._has_room(request):
+        if self._queue or not self._has_room(request):
             return None
-        self._held.served(request.client)
+        self._queue.served(request.client)
         return self._place(request, now)
 
     def hold(self, request: RouteRequest) -> bool:
         """Let `request` wait; return False if its client has too many requests that wait."""
-        return self._held.add(request)
+        return self._queue.add(request)
 
     def drop(self, request: RouteRequest) -> None:
         """Forget a request that waits."""
-        self._held.remove(request)
+        self._queue.remove(request)
 
     def release(self, now: float) -> Pick | None:
         """Place the request that has waited with the least service of its client, if an endpoint has room for one."""
-        if not self._held or len(self._full) == len(self._blocks):
+        if not self._queue or len(self._full) == len(self._blocks):
             return None
         self._rested(now)
-        return self._place(request, now) if (request := self._held.next(self._has_room)) else None
+        return self._place(request, now) if (request := self._queue.next(self._has_room)) else None
 
     def _has_room(self, request: RouteRequest) -> bool:
         named = [address for address in self._blocks if address not in request.excluded]
@@ -183,7 +183,7 @@ class EndpointPool:
             assignment = self._dispatcher.dispatch(request, now)
         assert assignment is not None, "an endpoint has room, and is not chosen"
         self._changed(assignment.member)
-        self._held.charge(request.client, self._prompt_charge(request))
+        self._queue.charge(request.client, self._prompt_charge(request))
         others = self._fleet.candidates(POOL, allowed, now) & ~(1 << assignment.member.slot)
         fallbacks: list[str] = []
         while others and len(fallbacks) < FALLBACKS:
@@ -192,24 +192,24 @@ class EndpointPool:
             fallbacks.append(self._fleet.at(slot).identity.address)
         return Pick(request, assignment.member, assignment.matched_tokens, fallbacks)
 
-    def entered(self, address: str, request: RouteRequest, cached_tokens: int, now: float) -> Pick | None:
+    def placed_elsewhere(self, address: str, request: RouteRequest, cached_tokens: int, now: float) -> Pick | None:
         """Record a request that another process gave an endpoint; it ends like one that was placed here."""
         member = self._fleet.find(address)
         if member is None:
             return None
         pick = Pick(replace(request, model=POOL, digests=b""), member, cached_tokens, ())
         self._dispatcher.accepted(member, pick.request, now, cached_tokens)
-        self._held.charge(request.client, self._prompt_charge(request))
+        self._queue.charge(request.client, self._prompt_charge(request))
         self._changed(member)
         return pick
 
-    def waits_beside(self, address: str, requests: int) -> None:
-        """Record how many `requests` that have entered wait beside the engine: they take no room in it yet."""
+    def waits_outside_engine(self, address: str, requests: int) -> None:
+        """Record how many `requests` that have entered wait outside of the engine: they take no room in it yet."""
         if (member := self._fleet.find(address)) is not None:
-            self._beside[address] = requests
+            self._outside_engine[address] = requests
             self._changed(member)
 
-    def served(self, pick: Pick, address: str, now: float) -> None:
+    def answered_by(self, pick: Pick, address: str, now: float) -> None:
         """Record that an answer begins, from the endpoint `address`; an unknown one counts as the one that was chosen.
 
         If the proxy had to take another endpoint, the booking moves there with its charge, and the first one rests.
@@ -225,7 +225,7 @@ class EndpointPool:
         self._dispatcher.accepted(member, request, now)
         self._changed(member)
 
-    def ended(self, pick: Pick, output_tokens: int) -> None:
+    def completed(self, pick: Pick, output_tokens: int) -> None:
         """End a request that was answered: charge its output, and count its prompt among the blocks of its endpoint."""
         request, member = pick.request, pick.member
         self._dispatcher.ended(member, request.request_id, request.attempt, True, max(1, output_tokens))
@@ -237,14 +237,14 @@ class EndpointPool:
             self._dispatcher.progressed(member, cached, evicted)
             self._changed(member)
         cost = self._cost.decode(output_tokens, request.prompt_tokens, 0)
-        self._held.charge(request.client, charge(cost, request.weight))
+        self._queue.charge(request.client, charge(cost, request.weight))
 
-    def refused(self, pick: Pick) -> None:
+    def rolled_back(self, pick: Pick) -> None:
         """End a request that was not computed, or cancelled before its answer began, and refund its charge."""
         request, member = pick.request, pick.member
         self._dispatcher.ended(member, request.request_id, request.attempt, False, 0)
         self._changed(member)
-        self._held.charge(request.client, -self._prompt_charge(request))
+        self._queue.charge(request.client, -self._prompt_charge(request))
 
     def outstanding(self, address: str) -> int:
         """Return the requests that the endpoint `address` has now."""
@@ -253,7 +253,7 @@ class EndpointPool:
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when the state is impossible."""
         self._dispatcher.check_invariants()
-        self._held.check_invariants()
+        self._queue.check_invariants()
         full = {address for address in self._blocks if self._is_full(self._member(address))}
         assert full == self._full, f"{full} are full, and {self._full} count as such"
         for address, blocks in self._blocks.items():
@@ -270,10 +270,10 @@ class EndpointPool:
             change(member.identity.address)
 
     def _computing(self, member: Member) -> int:
-        return max(0, member.outstanding - self._beside.get(member.identity.address, 0))
+        return max(0, member.outstanding - self._outside_engine.get(member.identity.address, 0))
 
     def _is_full(self, member: Member) -> bool:
-        requests, load = self._computing(member) + member.others, member.load
+        requests, load = self._computing(member) + member.foreign_requests, member.load
         return requests >= self._size.running or (
             load.waiting > 0 and load.kv_tokens_used >= FULL_KV * self._size.kv_tokens
         )

@@ -168,7 +168,7 @@ class CallMachine:
         # A worker sends the last token and the end in one message, so a lost request still has output to generate.
         self._service_before = self.service
         withdrawals = self._withdrawals()
-        if lost.was_away:
+        if lost.gateway_stalled:
             self.attempts.excuse()
         if self.attempts.exhausted:
             error = Unavailable(f"lost {MAX_ATTEMPTS} workers one after the other")

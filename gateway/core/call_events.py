@@ -95,7 +95,7 @@ class Ended:
 class Lost:
     """The attempt's worker, or the connection to it, is lost; no further events of this attempt follow."""
 
-    was_away: bool = False  # whether the gateway itself stalled, so that the worker may be healthy
+    gateway_stalled: bool = False  # whether the gateway itself stalled, so that the worker may be healthy
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,16 +33,18 @@ class DynamicThreshold:
         """Return what the client's tenant holds, with all of its users."""
         return self._of_tenant[tenant_of(client)]
 
-    def allows(self, client: str, reserve: int = 0) -> bool:
-        """Return whether the client may take more, while `reserve` counts as taken."""
-        free = self.whole - self.held - reserve
-        return self._of_client[client] < min(free, OF_FREE * free - self.of_tenant(client))
+    def take(self, client: str, amount: int, reserve: int = 0) -> bool:
+        """Count an amount above 0; return False if the client may take none, while `reserve` counts as taken.
 
-    def take(self, client: str, amount: int) -> None:
-        """Count an amount above 0; the last one of each client may exceed the threshold."""
+        The last amount of each client may exceed the threshold.
+        """
+        tenant, free = tenant_of(client), self.whole - self.held - reserve
+        if self._of_client[client] >= min(free, OF_FREE * free - self._of_tenant[tenant]):
+            return False
         self._of_client[client] += amount
-        self._of_tenant[tenant_of(client)] += amount
+        self._of_tenant[tenant] += amount
         self.held += amount
+        return True
 
     def give_back(self, client: str, amount: int) -> None:
         """Count an amount no longer that the client took."""
@@ -84,13 +86,12 @@ class OpenCallLimiter:
         if not protected and held >= self._per_client:
             limit = f"max_streams_per_client={self._per_client}"
             raise ClientLimit(f"client {client!r} has {held} calls open; {limit}", RETRY_SECONDS)
-        if not self._open.allows(client, 0 if protected else self._reserve):
+        if not self._open.take(client, 1, 0 if protected else self._reserve):
             message = (
                 f"the gateway has {self._open.held} calls open, {self._open.of_tenant(client)} of them of tenant "
                 f"{tenant_of(client)!r}, {held} of client {client!r}"
             )
             raise QueueFull(f"{message}; max_streams={self._open.whole}", RETRY_SECONDS)
-        self._open.take(client, 1)
 
     def close(self, client: str) -> None:
         """Release one open call of `client`."""
@@ -111,13 +112,12 @@ class HeldBytesLimiter:
     def add(self, client: str, size: int) -> None:
         """Count `size` bytes more, above 0; raise ClientLimit if the client may not hold more now."""
         held = self._held
-        if not held.allows(client):
+        if not held.take(client, size):
             message = (
                 f"{held.held} bytes of {self._what}, {held.of_tenant(client)} of them of tenant "
                 f"{tenant_of(client)!r}, {held.of_client(client)} of this client"
             )
             raise ClientLimit(f"{message}; at most {held.whole}", RETRY_SECONDS)
-        held.take(client, size)
 
     def remove(self, client: str, size: int) -> None:
         """Count `size` bytes less, which the client has held."""

@@ -18,7 +18,7 @@ from gateway.http.chat_completions import chat_completions
 from gateway.http.completions import completions
 from gateway.http.dialect import DETOKENIZE, MESSAGES, RESPONSES
 from gateway.http.errors import MethodNotAllowed, UnknownEndpoint
-from gateway.http.exchange import Drive, Exchange
+from gateway.http.generation_handler import DriverFactory, GenerationHandler
 from gateway.http.media_type import check_media_type
 from gateway.http.messages import messages
 from gateway.http.models import Models
@@ -49,7 +49,7 @@ class HttpApplication:
         members: Members,
         admission: Admission,
         tokenization: Tokenization,
-        drive: Drive,
+        drive: DriverFactory,
         bodies: MessageBodyLimiter,
         held_outputs: HeldBytesLimiter,
         responses: ResponseStore,
@@ -98,7 +98,7 @@ class HttpApplication:
         api = self._responses.api(request.credentials) if request.path == RESPONSES else GENERATING.get(request.path)
         if api is not None:
             _check_method(request, "POST")
-            await Exchange(api, request, self._admission, self._drive, self._bodies, self._held_outputs).run()
+            await GenerationHandler(api, request, self._admission, self._drive, self._bodies, self._held_outputs).run()
             return
         count = self._counting.get(request.path)
         if count is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from fairlead.errors import FairleadError
-from gateway.call_request import CallRequest, Receive
+from gateway.call import CallRequest, Receive
 from gateway.core.call_commands import Accepted, Finished, Message
 from gateway.core.coalescer import OutputChunk
 from gateway.tenants import Credentials

@@ -13,7 +13,7 @@ from fairlead.v1 import scheduler_pb2, worker_pb2
 from gateway.core.least_loaded import least_loaded, no_worker
 from gateway.core.stall_detector import BEAT_SECONDS, StallDetector
 from gateway.upstream.members import Members
-from gateway.upstream.placements import Decision, PlacementCounts
+from gateway.upstream.placements import PlacementCounts, PlacementReason
 from gateway.upstream.schedulers import SchedulerLinks, SchedulerUnavailable
 from gateway.upstream.workers import WorkerLink, WorkerLinks
 from serving.rpc.mutual_tls import MutualTls
@@ -46,7 +46,7 @@ class Cluster:
     ) -> None:
         self.members = Members()
         self.placements = PlacementCounts()
-        self._workers = WorkerLinks(secret, self._was_away, mutual_tls)
+        self._workers = WorkerLinks(secret, self._has_stalled, mutual_tls)
         self._changed = changed
         self._stall = StallDetector(time.monotonic())
         self._overloaded: list[str] = []
@@ -67,7 +67,7 @@ class Cluster:
             self._stall.beat(time.monotonic())
             await asyncio.sleep(BEAT_SECONDS)
 
-    def _was_away(self) -> bool:
+    def _has_stalled(self) -> bool:
         return self._stall.explains(time.monotonic())
 
     async def close(self) -> None:
@@ -101,36 +101,36 @@ class Cluster:
         try:
             reply = await self._schedulers.select(request)
         except SchedulerUnavailable as away:
-            return self._least_loaded(request, self.members.serving(request.model), away.decision)
+            return self._least_loaded(request, self.members.serving(request.model), away.reason)
         if reply.worker:
-            self.placements.count(Decision.SCHEDULER)
+            self.placements.count(PlacementReason.SCHEDULER)
             link = self._workers.link(reply.address, reply.instance)
             return Placement(
                 reply.worker, reply.instance, link, reply.selected_at, reply.matched_tokens, reply.scheduler
             )
         match reply.unplaced:
             case scheduler_pb2.UNPLACED_STANDBY:
-                return self._least_loaded(request, self.members.serving(request.model), Decision.NO_LEADER)
+                return self._least_loaded(request, self.members.serving(request.model), PlacementReason.NO_LEADER)
             case scheduler_pb2.UNPLACED_MALFORMED:
-                self.placements.count(Decision.MALFORMED)
+                self.placements.count(PlacementReason.MALFORMED)
                 log.error("the scheduler calls a request malformed", extra=_named(request, reply))
                 raise Internal(f"the scheduler cannot read the gateway's request: {reply.problem}")
             case _:
                 inherited = self.members.inherited_serving(request.model)
-                return self._least_loaded(request, inherited, Decision.SETTLING)
+                return self._least_loaded(request, inherited, PlacementReason.SETTLING)
 
     def withdraw(self, request_id: str, attempt: int) -> None:
         """Return a placement to the scheduler: the attempt never started, and its worker will not report it."""
         self._schedulers.withdraw(request_id, attempt)
 
     def _least_loaded(
-        self, request: scheduler_pb2.DispatchRequest, members: Sequence[scheduler_pb2.Member], decision: Decision
+        self, request: scheduler_pb2.DispatchRequest, members: Sequence[scheduler_pb2.Member], reason: PlacementReason
     ) -> Placement:
         member = least_loaded(members, request.excluded, self._workers.load)
         if member is None:
-            self.placements.count(Decision.NO_WORKER)
+            self.placements.count(PlacementReason.NO_WORKER)
             raise no_worker(request.model, self.members.serving(request.model), request.excluded)
-        self.placements.count(decision)
+        self.placements.count(reason)
         link = self._workers.link(member.address, member.instance)
         return Placement(member.worker, member.instance, link, time.time_ns())
 

@@ -4,7 +4,7 @@ import enum
 from collections.abc import Iterator
 
 
-class Decision(enum.StrEnum):
+class PlacementReason(enum.StrEnum):
     """The reason for the result of one attempt to place a request; its values are those of a metric's label."""
 
     SCHEDULER = "scheduler"  # the scheduler chose
@@ -24,24 +24,24 @@ class Chooser(enum.StrEnum):
 
 
 CHOOSERS = {
-    Decision.SCHEDULER: Chooser.SCHEDULER,
-    Decision.NO_SCHEDULER: Chooser.GATEWAY,
-    Decision.NO_LEADER: Chooser.GATEWAY,
-    Decision.SETTLING: Chooser.GATEWAY,
-    Decision.NO_WORKER: Chooser.NOBODY,
-    Decision.MALFORMED: Chooser.NOBODY,
+    PlacementReason.SCHEDULER: Chooser.SCHEDULER,
+    PlacementReason.NO_SCHEDULER: Chooser.GATEWAY,
+    PlacementReason.NO_LEADER: Chooser.GATEWAY,
+    PlacementReason.SETTLING: Chooser.GATEWAY,
+    PlacementReason.NO_WORKER: Chooser.NOBODY,
+    PlacementReason.MALFORMED: Chooser.NOBODY,
 }
 
 
 class PlacementCounts:
-    """The numbers of attempts to place requests since the gateway's start, by Decision."""
+    """The numbers of attempts to place requests since the gateway's start, by PlacementReason."""
 
     def __init__(self) -> None:
-        self._counts = dict.fromkeys(Decision, 0)
+        self._counts = dict.fromkeys(PlacementReason, 0)
 
-    def __iter__(self) -> Iterator[tuple[Chooser, Decision, int]]:
-        return ((CHOOSERS[decision], decision, count) for decision, count in self._counts.items())
+    def __iter__(self) -> Iterator[tuple[Chooser, PlacementReason, int]]:
+        return ((CHOOSERS[reason], reason, count) for reason, count in self._counts.items())
 
-    def count(self, decision: Decision) -> None:
+    def count(self, reason: PlacementReason) -> None:
         """Count one attempt to place a request."""
-        self._counts[decision] += 1
+        self._counts[reason] += 1

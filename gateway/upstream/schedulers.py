@@ -10,7 +10,7 @@ from fairlead.rpc.cancellation import reraise_cancellation
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from gateway.core.followed_leader import NO_EPOCH, FollowedLeader, ReportKind
 from gateway.upstream.members import Members
-from gateway.upstream.placements import Decision
+from gateway.upstream.placements import PlacementReason
 from serving.rpc.channel import open_channel, secret_metadata
 from serving.rpc.coalescing_writer import CoalescingWriter
 from serving.rpc.mutual_tls import MutualTls
@@ -32,11 +32,11 @@ OnReport = Callable[["SchedulerLink", WatchedCluster | None], None]
 
 
 class SchedulerUnavailable(Exception):
-    """No leading scheduler decided, so the gateway chooses the worker itself; `decision` is the reason."""
+    """No leading scheduler decided, so the gateway chooses the worker itself; `reason` says why."""
 
-    def __init__(self, decision: Decision) -> None:
-        super().__init__(decision)
-        self.decision = decision
+    def __init__(self, reason: PlacementReason) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class SchedulerLink:
@@ -67,7 +67,7 @@ class SchedulerLink:
     async def select(self, request: scheduler_pb2.DispatchRequest) -> scheduler_pb2.DispatchReply:
         """Return the scheduler's reply; raise SchedulerUnavailable without one within DECISION_SECONDS."""
         if self._writer is None:
-            raise SchedulerUnavailable(Decision.NO_SCHEDULER)
+            raise SchedulerUnavailable(PlacementReason.NO_SCHEDULER)
         key, loop = (request.request_id, request.attempt), asyncio.get_running_loop()
         decision: asyncio.Future[scheduler_pb2.DispatchReply] = loop.create_future()
         self._decisions[key] = decision
@@ -87,7 +87,7 @@ class SchedulerLink:
         decision = self._decisions[key]
         if not decision.done():
             self.withdraw(*key)
-            decision.set_exception(SchedulerUnavailable(Decision.NO_SCHEDULER))
+            decision.set_exception(SchedulerUnavailable(PlacementReason.NO_SCHEDULER))
 
     def withdraw(self, request_id: str, attempt: int) -> None:
         """Return an assignment to the scheduler; its worker will not report it."""
@@ -95,11 +95,11 @@ class SchedulerLink:
             self._writer.pending.withdrawals.add(request_id=request_id, attempt=attempt)
             self._writer.flush()
 
-    def give_up_decisions(self, decision: Decision) -> None:
+    def give_up_decisions(self, reason: PlacementReason) -> None:
         """End all pending `select` calls with SchedulerUnavailable: the scheduler no longer leads or answers."""
         for answer in self._decisions.values():
             if not answer.done():
-                answer.set_exception(SchedulerUnavailable(decision))
+                answer.set_exception(SchedulerUnavailable(reason))
 
     async def run(self) -> None:
         """Keep both streams open until cancelled."""
@@ -132,7 +132,7 @@ class SchedulerLink:
             self._writer = None
             self._has_writer.clear()
             writer.close()
-            self.give_up_decisions(Decision.NO_SCHEDULER)
+            self.give_up_decisions(PlacementReason.NO_SCHEDULER)
 
     async def _watch(self, stub: scheduler_pb2_grpc.SchedulerStub) -> None:
         # A scheduler that reports is asked for decisions at once, so it is watched only after it can be asked.
@@ -195,7 +195,7 @@ class SchedulerLinks:
         leader = self._followed.leader
         if leader is None:
             is_reporting = any(link.is_reporting for link in self._links)
-            raise SchedulerUnavailable(Decision.NO_LEADER if is_reporting else Decision.NO_SCHEDULER)
+            raise SchedulerUnavailable(PlacementReason.NO_LEADER if is_reporting else PlacementReason.NO_SCHEDULER)
         return await leader.select(request)
 
     def withdraw(self, request_id: str, attempt: int) -> None:
@@ -233,7 +233,7 @@ class SchedulerLinks:
     def _follow(self, link: SchedulerLink, former: SchedulerLink | None) -> None:
         log.info("follows scheduler", extra={"scheduler": link.address, "epoch": self._followed.epoch})
         if former is not None and former is not link:
-            former.give_up_decisions(Decision.NO_LEADER)
+            former.give_up_decisions(PlacementReason.NO_LEADER)
         self._members.follow()
         self._start_reattach_timer()
         self._inherit_from_standbys()

@@ -14,10 +14,9 @@ from fairlead.rpc.channel import MAX_MESSAGE_BYTES
 from fairlead.rpc.status import from_call
 from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
 from gateway.core.call_events import Event, Lost
-from gateway.core.hedge import HEDGE_SECONDS
+from gateway.core.hedge import HEDGE_SECONDS, Hedge
 from gateway.core.suspects import Suspects
 from gateway.upstream.attempt import Attempt, AttemptKey, route
-from gateway.upstream.hedge import hedged
 from gateway.upstream.short_prompts import SHORT_PROMPT, Answer, ShortPrompts
 from serving.rpc.channel import open_channel, secret_metadata
 from serving.rpc.coalescing_writer import CoalescingWriter
@@ -32,20 +31,22 @@ ENCODE_SECONDS = 30.0  # limit for tokenizing one prompt
 COMPARED = 8  # workers of which the least loaded one tokenizes a prompt: to sort a thousand would cost more than that
 
 Reply = TypeVar("Reply")
+P = TypeVar("P")
+T = TypeVar("T")
 WorkerKey = tuple[str, str]  # address and instance of a worker
 
 
 class WorkerLink:
     """The link to one worker process. A submission opens its Session stream if there is none.
 
-    `was_away` returns whether this process stalled recently, so that a lost stream does not mean a failed worker.
+    `has_stalled` returns whether this process stalled recently, so that a lost stream does not mean a failed worker.
     """
 
     def __init__(
-        self, address: str, secret: str, was_away: Callable[[], bool], mutual_tls: MutualTls | None = None
+        self, address: str, secret: str, has_stalled: Callable[[], bool], mutual_tls: MutualTls | None = None
     ) -> None:
         self.address = address
-        self._was_away = was_away
+        self._has_stalled = has_stalled
         self.attempts: dict[AttemptKey, Attempt] = {}
         self.encoding = 0  # number of prompts that the worker now tokenizes
         self.received = 0  # number of received messages
@@ -141,7 +142,7 @@ class WorkerLink:
             lost, self.attempts = self.attempts, {}
             level = logging.INFO if self._closing and not lost else logging.WARNING
             log.log(level, "worker session ended", extra={"worker": self.address, "reason": reason, "lost": len(lost)})
-            event = Lost(self._was_away())
+            event = Lost(self._has_stalled())
             for attempt in lost.values():
                 attempt.receive(event)
 
@@ -152,13 +153,13 @@ class WorkerLinks:
     def __init__(
         self,
         secret: str,
-        was_away: Callable[[], bool],
+        has_stalled: Callable[[], bool],
         mutual_tls: MutualTls | None = None,
         silent_seconds: float = SILENT_SECONDS,
         encode_seconds: float = ENCODE_SECONDS,
     ) -> None:
         self._secret = secret
-        self._was_away = was_away
+        self._has_stalled = has_stalled
         self._encode_seconds = encode_seconds
         self._mutual_tls = mutual_tls
         self._links: dict[WorkerKey, WorkerLink] = {}
@@ -172,7 +173,7 @@ class WorkerLinks:
         """Return the link to one worker process; create it if necessary."""
         key = (address, instance)
         if key not in self._links:
-            self._links[key] = WorkerLink(address, self._secret, self._was_away, self._mutual_tls)
+            self._links[key] = WorkerLink(address, self._secret, self._has_stalled, self._mutual_tls)
         return self._links[key]
 
     def load(self, member: scheduler_pb2.Member) -> int:
@@ -251,3 +252,58 @@ class WorkerLinks:
         if self._timer is not None:
             self._timer.cancel()
         await asyncio.gather(*self._closing, *(link.close() for link in self._links.values()))
+
+
+async def hedged(peers: Sequence[P], ask: Callable[[P], Awaitable[T]], patience: float, end: float) -> T:
+    """Return the first result of `ask` for one of `peers`, in their order; at most two calls run at a time.
+
+    The next call begins when one raises Unavailable, or when the only running call has taken `patience` seconds. Raise
+    the first exception other than Unavailable, the last Unavailable if all calls raise it, or TimeoutError at `end`, in
+    loop time.
+    """
+    failure = Unavailable("there is no worker to ask")
+    clock, hedge, running = asyncio.get_running_loop().time, Hedge(len(peers), patience), list[asyncio.Future[T]]()
+    peer = hedge.begin(clock())
+    try:
+        while not hedge.exhausted:
+            if peer is not None:
+                running.append(asyncio.ensure_future(ask(peers[peer])))
+            due = hedge.next_deadline()
+            done = await _first_done(running, end if due is None else min(due, end))
+            if done is None:
+                if clock() >= end:
+                    raise TimeoutError
+                peer = hedge.tick(clock())
+                continue
+            running.remove(done)
+            try:
+                return done.result()
+            except Unavailable as error:
+                failure, peer = error, hedge.failed(clock())
+        raise failure
+    finally:
+        if running:
+            for future in running:
+                future.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+
+async def _first_done(futures: Sequence[asyncio.Future[T]], due: float) -> asyncio.Future[T] | None:
+    """Return a future that is done as soon as there is one, or None at `due`; it costs a third of asyncio.wait."""
+    loop = asyncio.get_running_loop()
+    woken: asyncio.Future[None] = loop.create_future()
+
+    def wake(_: object = None) -> None:
+        if not woken.done():
+            woken.set_result(None)
+
+    timer = loop.call_at(due, wake)
+    for future in futures:
+        future.add_done_callback(wake)
+    try:
+        await woken
+    finally:
+        timer.cancel()
+        for future in futures:
+            future.remove_done_callback(wake)
+    return next((future for future in futures if future.done()), None)

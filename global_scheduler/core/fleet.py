@@ -43,7 +43,7 @@ class WorkerLoad:
 class Member:
     """One worker while it is attached. `slot` is its bit in bitmasks; `outstanding` is the paper's `s_w`.
 
-    `others` are requests that it has besides, of callers that this scheduler does not know.
+    `foreign_requests` are those of callers that this scheduler does not know.
     """
 
     slot: int
@@ -51,7 +51,7 @@ class Member:
     reported_at: float
     load: WorkerLoad = field(default_factory=WorkerLoad)
     outstanding: int = 0
-    others: int = 0
+    foreign_requests: int = 0
 
 
 class Fleet:
@@ -118,10 +118,10 @@ class Fleet:
         member.outstanding += requests
         self.queues.add(member.slot, requests)
 
-    def shared(self, member: Member, others: int) -> None:
-        """Count `others` requests of unknown callers in the member's queue."""
-        self.queues.add(member.slot, others - member.others)
-        member.others = others
+    def set_foreign_requests(self, member: Member, requests: int) -> None:
+        """Count `requests` of unknown callers in the member's queue, in place of those so far."""
+        self.queues.add(member.slot, requests - member.foreign_requests)
+        member.foreign_requests = requests
 
     def find(self, worker: str) -> Member | None:
         """Return the member named `worker`, or None."""
@@ -173,7 +173,7 @@ class Fleet:
         for name, member in self._members.items():
             assert member.identity.worker == name, f"{member.identity.worker} is kept as {name}"
             assert self._by_slot[member.slot] is member, f"{name} is not in slot {member.slot}"
-            length, requests = self.queues.length(member.slot), member.outstanding + member.others
+            length, requests = self.queues.length(member.slot), member.outstanding + member.foreign_requests
             assert requests == length, f"{name}: {requests} requests, a queue of {length}"
             for model in member.identity.revisions:
                 pools[model] = pools.get(model, 0) | 1 << member.slot

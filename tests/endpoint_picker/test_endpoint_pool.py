@@ -17,7 +17,7 @@ from endpoint_picker.core.endpoint_pool import (
     EndpointSize,
     Pick,
 )
-from endpoint_picker.core.held_requests import HeldRequests
+from endpoint_picker.core.picker_queue import PickerQueue
 from endpoint_picker.core.service_counters import ServiceCounters
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.policies import DEFAULT_POLICY, POLICIES, RoutePolicyConfig, RouteRequest
@@ -37,8 +37,8 @@ def request(
     return RouteRequest(str(number), 0, client, POOL, digests, len(prompt) // 4, WEIGHT_ONE, excluded)
 
 
-def held_requests(most: int) -> HeldRequests:
-    return HeldRequests(most, ServiceCounters())
+def held_requests(most: int) -> PickerQueue:
+    return PickerQueue(most, ServiceCounters())
 
 
 def pool(policy: str = DEFAULT_POLICY, most_held: int = 3, size: EndpointSize = SIZE) -> EndpointPool:
@@ -109,7 +109,7 @@ class PoolMachine(RuleBasedStateMachine):
     @rule(address=st.sampled_from(ADDRESSES), prompt=st.binary(max_size=64))
     def enters(self, address: str, prompt: bytes) -> None:
         self.numbers += 1
-        pick = self.pool.entered(address, request(self.numbers, prompt), 0, self.now)
+        pick = self.pool.placed_elsewhere(address, request(self.numbers, prompt), 0, self.now)
         assert (pick is not None) == (address in self.endpoints)
         if pick is not None:
             assert pick.endpoint == address
@@ -119,7 +119,7 @@ class PoolMachine(RuleBasedStateMachine):
 
     @rule(address=st.sampled_from(ADDRESSES), requests=st.integers(0, 3))
     def some_wait_beside(self, address: str, requests: int) -> None:
-        self.pool.waits_beside(address, requests)
+        self.pool.waits_outside_engine(address, requests)
         self.beside[address] = requests if address in self.endpoints else 0
 
     def computing(self, address: str) -> int:
@@ -134,18 +134,18 @@ class PoolMachine(RuleBasedStateMachine):
             self.begun.append(pick)
             expected = served if served in self.endpoints else pick.endpoint
             self.has_passed |= expected != pick.endpoint
-            self.pool.served(pick, served, self.now)
+            self.pool.answered_by(pick, served, self.now)
             assert pick.endpoint == expected
 
     @precondition(lambda self: self.open)
     @rule(at=st.integers(0, 99), tokens=st.integers(0, 9))
     def is_answered(self, at: int, tokens: int) -> None:
-        self.pool.ended(self.open.pop(at % len(self.open)), tokens)
+        self.pool.completed(self.open.pop(at % len(self.open)), tokens)
 
     @precondition(lambda self: self.open)
     @rule(at=st.integers(0, 99))
     def is_refused(self, at: int) -> None:
-        self.pool.refused(self.open.pop(at % len(self.open)))
+        self.pool.rolled_back(self.open.pop(at % len(self.open)))
 
     @precondition(lambda self: self.held)
     @rule(at=st.integers(0, 99))
@@ -190,8 +190,8 @@ def test_an_endpoint_that_a_proxy_passed_over_rests() -> None:
     tried.set_endpoints(ADDRESSES[:2], 0.0)
     pick = tried.place(request(1), 0.0)
     assert pick is not None
-    tried.served(pick, ADDRESSES[1], 0.0)
-    tried.ended(pick, 1)
+    tried.answered_by(pick, ADDRESSES[1], 0.0)
+    tried.completed(pick, 1)
     chosen = [tried.place(request(number), at) for number, at in ((2, 0.0), (3, 9.9), (4, 10.0))]
     assert [each.endpoint for each in chosen if each] == [ADDRESSES[1], ADDRESSES[1], ADDRESSES[0]]
 
@@ -202,8 +202,8 @@ def test_a_request_rather_goes_to_an_endpoint_that_rests_than_nowhere() -> None:
     for number, served in enumerate((ADDRESSES[1], ADDRESSES[0])):
         pick = tried.place(request(number), 0.0)
         assert pick is not None
-        tried.served(pick, served, 0.0)
-        tried.ended(pick, 1)
+        tried.answered_by(pick, served, 0.0)
+        tried.completed(pick, 1)
     assert tried.place(request(2), 0.0) is not None
 
 
@@ -216,10 +216,10 @@ def test_a_refund_leaves_16_tokens_charged_and_an_end_charges_prompt_and_output(
         assert pick is not None
         assert policy.balance("ann", POOL, 0) == (1000 - 100 - 16 * number) * MICRO
         if is_refused:
-            tried.refused(pick)
+            tried.rolled_back(pick)
         else:
-            tried.served(pick, "", 0.0)
-            tried.ended(pick, 30)
+            tried.answered_by(pick, "", 0.0)
+            tried.completed(pick, 30)
         assert policy.balance("ann", POOL, 0) == (1000 - charged) * MICRO
 
 
@@ -234,9 +234,9 @@ def test_an_answer_of_few_tokens_is_charged_as_it_is_and_its_prompt_counts_as_co
     policy = DoubleQ(RoutePolicyConfig(1000, WeightedTokens()))
     tried = EndpointPool(policy, WeightedTokens(), BlockIndex(60), SIZE, held_requests(1))
     tried.set_endpoints(ADDRESSES[:1], 0.0)
-    tried.ended(placed(tried, 0, b"x" * 40), 1)
+    tried.completed(placed(tried, 0, b"x" * 40), 1)
     assert policy.balance("ann", POOL, 0) == (1000 - 10 - 2) * MICRO
-    tried.ended(placed(tried, 1, b"y" * 40), 0)
+    tried.completed(placed(tried, 1, b"y" * 40), 0)
     assert placed(tried, 2, b"y" * 40).matched_tokens == 10, "an answer without tokens has a computed prompt, too"
 
 
@@ -271,11 +271,11 @@ def test_equal_service_in_different_portions_is_equal(clients: tuple[str, str]) 
         assert tried.hold(request(number, client=client))
     portions = [("ann", 8, 10), ("bob", 4, 5), ("bob", 4, 5)]
     for number, (client, prompt, output) in enumerate(portions, 20):
-        pick = tried.entered(ADDRESSES[0], request(number, b"x" * 4 * prompt, client=client), 0, 0.0)
+        pick = tried.placed_elsewhere(ADDRESSES[0], request(number, b"x" * 4 * prompt, client=client), 0, 0.0)
         assert pick is not None
-        tried.ended(pick, output)
+        tried.completed(pick, output)
     for pick in before:
-        tried.ended(pick, 1)
+        tried.completed(pick, 1)
     released = tried.release(0.0)
     assert released is not None
     assert released.request.client == clients[0], "of equals the one that waits longer"
@@ -289,10 +289,10 @@ def test_prompts_are_charged_when_they_are_placed_and_refunded_when_they_are_ref
     for number, (client, prompt) in enumerate([("ann", 10), ("ann", 10), ("bob", 4), ("bob", 4), ("bob", 4)], 10):
         assert tried.hold(request(number, b"x" * 4 * prompt, client=client))
     for pick in before:
-        tried.refused(pick)
+        tried.rolled_back(pick)
     order = [tried.release(0.0) for _ in before]
     assert [pick.request.client for pick in order if pick] == ["ann", "bob", "bob"]
-    tried.refused(first)
+    tried.rolled_back(first)
     last = tried.release(0.0)
     assert last is not None
     assert last.request.client == "ann", "the refund of 20 tokens outweighs the 10 that it was given"
@@ -306,10 +306,10 @@ def test_who_is_served_by_another_way_has_less_of_the_pool(prompt: int, output: 
     before = [placed(tried, number, client="carol") for number in range(SIZE.running)]
     for number, client in enumerate(("ann", "bob"), 10):
         tried.hold(request(number, client=client))
-    pick = tried.entered(ADDRESSES[0], request(20, b"x" * 4 * prompt), 0, 0.0)
+    pick = tried.placed_elsewhere(ADDRESSES[0], request(20, b"x" * 4 * prompt), 0, 0.0)
     assert pick is not None
-    tried.ended(pick, output)
-    tried.ended(before[0], 1)
+    tried.completed(pick, output)
+    tried.completed(before[0], 1)
     released = tried.release(0.0)
     assert released is not None
     assert released.request.client == "bob", "ann waits longer and was given a token"
@@ -318,7 +318,7 @@ def test_who_is_served_by_another_way_has_less_of_the_pool(prompt: int, output: 
 def test_a_full_endpoint_gets_nothing_even_if_it_caches_the_prompt() -> None:
     tried = pool("doubleq", size=SMALL)
     tried.set_endpoints(ADDRESSES[:2], 0.0)
-    tried.ended(placed(tried, 0, b"a" * 48), 1)
+    tried.completed(placed(tried, 0, b"a" * 48), 1)
     picks = [placed(tried, number, b"a" * 48) for number in (1, 2, 3)]
     assert [pick.matched_tokens for pick in picks] == [12, 12, 0]
     assert picks[0].endpoint == picks[1].endpoint != picks[2].endpoint
@@ -337,14 +337,14 @@ def test_a_request_that_moves_takes_room_where_it_goes_and_leaves_it_where_it_wa
         tried = pool("least-loaded", size=SMALL)
         tried.set_endpoints(ADDRESSES[:2], 0.0)
         first, *_ = [placed(tried, number) for number in range(requests)]
-        tried.served(first, next(address for address in ADDRESSES[:2] if address != first.endpoint), 0.0)
+        tried.answered_by(first, next(address for address in ADDRESSES[:2] if address != first.endpoint), 0.0)
         tried.check_invariants()
 
 
 def test_what_waits_beside_an_endpoint_is_no_room_for_others_and_goes_with_it() -> None:
     tried = pool("least-loaded")
     tried.set_endpoints(ADDRESSES[:1], 0.0)
-    tried.waits_beside(ADDRESSES[0], 2)
+    tried.waits_outside_engine(ADDRESSES[0], 2)
     tried.observed(ADDRESSES[0], EndpointReport(SIZE.running), 0, 0.0)
     assert tried.place(request(0), 0.0) is None
     for addresses in ([], ADDRESSES[:1]):
@@ -356,9 +356,9 @@ def test_a_request_that_moved_leaves_its_blocks_where_it_was_served() -> None:
     tried = pool("least-loaded")
     tried.set_endpoints(ADDRESSES[:2], 0.0)
     pick = placed(tried, 0, b"a" * 48)
-    tried.served(pick, ADDRESSES[1], 0.0)
+    tried.answered_by(pick, ADDRESSES[1], 0.0)
     assert [tried.outstanding(address) for address in ADDRESSES[:2]] == [0, 1]
-    tried.ended(pick, 1)
+    tried.completed(pick, 1)
     assert placed(tried, 1, b"a" * 48).matched_tokens == 12
 
 
@@ -366,7 +366,7 @@ def test_what_rested_and_went_does_not_rest_when_it_comes_back() -> None:
     tried = pool("least-loaded")
     tried.set_endpoints(ADDRESSES[:2], 0.0)
     pick = placed(tried, 0)
-    tried.served(pick, ADDRESSES[1], 0.0)
+    tried.answered_by(pick, ADDRESSES[1], 0.0)
     tried.set_endpoints(ADDRESSES[1:2], 1.0)
     assert placed(tried, 1, now=REST_SECONDS).endpoint == ADDRESSES[1]
 
@@ -377,7 +377,7 @@ def test_a_request_that_goes_while_it_waits_holds_up_nobody() -> None:
     before = [placed(tried, number) for number in range(SIZE.running)]
     waits = request(10)
     tried.hold(waits)
-    tried.ended(before[0], 1)
+    tried.completed(before[0], 1)
     assert tried.place(request(11), 0.0) is None, "another waits"
     tried.drop(waits)
     placed(tried, 12)
@@ -391,27 +391,27 @@ def test_what_others_have_of_an_engine_is_at_least_nothing_and_waits_too() -> No
         picks = [pick for number in range(6) if (pick := tried.place(request(number), 0.0))]
         assert len(picks) == room
         for pick in picks:
-            tried.refused(pick)
+            tried.rolled_back(pick)
 
 
 def test_what_a_client_has_of_an_engine_by_another_way_counts() -> None:
     policy = DoubleQ(RoutePolicyConfig(1000, WeightedTokens()))
     tried = EndpointPool(policy, WeightedTokens(), BlockIndex(60), SIZE, held_requests(1))
     tried.set_endpoints(ADDRESSES[:1], 0.0)
-    by_another = tried.entered(ADDRESSES[0], request(1, b"x" * 400), 0, 0.0)
+    by_another = tried.placed_elsewhere(ADDRESSES[0], request(1, b"x" * 400), 0, 0.0)
     assert by_another is not None
-    tried.ended(by_another, 30)
+    tried.completed(by_another, 30)
     assert policy.balance("ann", POOL, 0) == (1000 - 100 - 2 * 30) * MICRO
-    assert tried.entered("10.9.9.9:80", request(2), 0, 0.0) is None
+    assert tried.placed_elsewhere("10.9.9.9:80", request(2), 0, 0.0) is None
 
 
 def test_requests_that_wait_beside_an_engine_take_no_room_in_it() -> None:
     tried = pool()
     tried.set_endpoints(ADDRESSES[:1], 0.0)
     for number in range(SIZE.running):
-        tried.entered(ADDRESSES[0], request(number), 0, 0.0)
+        tried.placed_elsewhere(ADDRESSES[0], request(number), 0, 0.0)
     assert tried.place(request(10), 0.0) is None
-    tried.waits_beside(ADDRESSES[0], 1)
+    tried.waits_outside_engine(ADDRESSES[0], 1)
     assert tried.place(request(11), 0.0) is not None
     assert tried.place(request(12), 0.0) is None
 
@@ -435,8 +435,8 @@ def test_two_clients_that_wait_get_equal_service(costs: list[tuple[bool, int, in
         for pick in open_picks:
             _, prompt, output = lengths[pick.request.request_id]
             service[pick.request.client] += prompt + 2 * output
-            tried.served(pick, "", 0.0)
-            tried.ended(pick, output)
+            tried.answered_by(pick, "", 0.0)
+            tried.completed(pick, output)
         open_picks.clear()
         assert abs(service["ann"] - service["bob"]) <= 2 * SIZE.running * (40 + 2 * 40)
 
@@ -476,13 +476,13 @@ def test_service_while_nobody_waited_is_no_debt() -> None:
     tried = pool("least-loaded", most_held=10)
     tried.set_endpoints(ADDRESSES[:1], 0.0)
     for number in range(100):
-        tried.ended(placed(tried, number, b"x" * 4, "busy"), 0)
+        tried.completed(placed(tried, number, b"x" * 4, "busy"), 0)
     before = [placed(tried, number, b"x" * 4, "late") for number in range(100, 100 + SIZE.running)]
     for number, client in enumerate(["late", "busy", "late"], 200):
         assert tried.hold(request(number, b"x" * 4, client=client))
     order = []
     for pick in before[:3]:
-        tried.ended(pick, 0)
+        tried.completed(pick, 0)
         released = tried.release(0.0)
         assert released is not None
         order.append(released.request.client)
@@ -563,8 +563,8 @@ def test_what_an_endpoint_was_sent_long_ago_is_forgotten() -> None:
         pick = tried.place(request(number, bytes([letter]) * 96), 0.0)
         assert pick is not None
         matched.append(pick.matched_tokens)
-        tried.served(pick, "", 0.0)
-        tried.ended(pick, 1)
+        tried.answered_by(pick, "", 0.0)
+        tried.completed(pick, 1)
     assert matched == [0, 0, 0, 0]
     again = tried.place(request(9, b"a" * 96), 0.0)
     assert again is not None
@@ -603,8 +603,8 @@ def test_a_rest_outlasts_a_report() -> None:
     tried.set_endpoints(ADDRESSES[:2], 0.0)
     pick = tried.place(request(1), 0.0)
     assert pick is not None
-    tried.served(pick, ADDRESSES[1], 0.0)
-    tried.ended(pick, 1)
+    tried.answered_by(pick, ADDRESSES[1], 0.0)
+    tried.completed(pick, 1)
     tried.observed(ADDRESSES[0], EndpointReport(), 0, 1.0)
     again = tried.place(request(2), 1.0)
     assert again is not None
@@ -628,8 +628,8 @@ def matched(tried: EndpointPool, number: int, prompt: bytes) -> int:
     """The tokens that the endpoint of a request is thought to cache; it is answered."""
     pick = tried.place(request(number, prompt), 0.0)
     assert pick is not None
-    tried.served(pick, "", 0.0)
-    tried.ended(pick, 1)
+    tried.answered_by(pick, "", 0.0)
+    tried.completed(pick, 1)
     tried.check_invariants()
     return pick.matched_tokens
 
@@ -653,8 +653,8 @@ def test_a_moved_request_is_not_assumed_where_blocks_are_reported() -> None:
     tried.cache_changed(ADDRESSES[1], [], [])
     pick = tried.place(request(1, b"a" * 48), 0.0)
     assert pick is not None
-    tried.served(pick, ADDRESSES[1], 0.0)
-    tried.ended(pick, 1)
+    tried.answered_by(pick, ADDRESSES[1], 0.0)
+    tried.completed(pick, 1)
     assert matched(tried, 2, b"a" * 48) == 0
 
 

@@ -253,7 +253,7 @@ class CallHistories(RuleBasedStateMachine):
         if self.fruitless == MAX_ATTEMPTS:
             self.concluded = Outcome.UNAVAILABLE
         given_back = Ended(Outcome.UNAVAILABLE, "drains", self.current.service)
-        self.tell(given_back if how == "given back" else Lost(was_away=how == "lost while away"))
+        self.tell(given_back if how == "given back" else Lost(gateway_stalled=how == "lost while away"))
 
     @precondition(lambda self: self.writing_since is not None and not self.gone)
     @rule()

@@ -16,16 +16,15 @@ from fairlead.errors import FairleadError, Internal, Unavailable
 from fairlead.outcomes import Outcome
 from fairlead.prompt import as_prompt
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, scheduler_pb2_grpc, worker_pb2
-from gateway.call import Call
+from gateway.call import Call, CallRequest
 from gateway.call_log import CallLog
-from gateway.call_request import CallRequest
 from gateway.core.call_commands import Message
 from gateway.core.client_limits import HeldBytesLimiter
 from gateway.driver import CallDrivers
 from gateway.metrics import CallMetrics
 from gateway.tenants import Credentials
 from gateway.upstream.cluster import Cluster, Placement
-from gateway.upstream.placements import Decision
+from gateway.upstream.placements import PlacementReason
 from serving.rpc.server import Server
 from serving.telemetry.traces import Traces
 from tests.gateway.open_admission import open_admission
@@ -95,7 +94,7 @@ class Linked:
             self.changed.clear()
             await self.changed.wait()
 
-    def decided(self) -> dict[Decision, int]:
+    def decided(self) -> dict[PlacementReason, int]:
         return {decision: count for _, decision, count in self.cluster.placements if count}
 
     async def answered(self, **answer: Any) -> asyncio.Task[Placement]:
@@ -256,21 +255,21 @@ async def test_without_the_scheduler_the_least_loaded_known_worker_is_chosen(lin
         await cluster.place(request("t", excluded=("a1", "b1")))
     assert (await cluster.place(request("u", excluded=("a0", "b1")))).worker == "a", "not the one that failed"
     await linked.until(lambda: not cluster.members.overloaded("m"))
-    assert linked.decided() == {Decision.NO_SCHEDULER: 3, Decision.NO_WORKER: 1}
+    assert linked.decided() == {PlacementReason.NO_SCHEDULER: 3, PlacementReason.NO_WORKER: 1}
 
 
 @pytest.mark.usefixtures("patient")
 async def test_a_scheduler_that_stands_by_leaves_the_choice_to_the_gateway(linked: Linked) -> None:
     placing = await linked.answered(unplaced=scheduler_pb2.UNPLACED_STANDBY)
     assert (await placing).worker == "a"
-    assert linked.decided() == {Decision.NO_LEADER: 1}
+    assert linked.decided() == {PlacementReason.NO_LEADER: 1}
 
 
 async def test_while_all_schedulers_stand_by_the_gateway_chooses(linked: Linked) -> None:
     linked.scheduler.say(scheduler_pb2.ClusterState(epoch=0))
     await linked.until(lambda: linked.cluster.members.inherited == 2)  # no overload: its time may be over before that
     assert (await linked.cluster.place(request())).worker == "a"
-    assert linked.decided() == {Decision.NO_LEADER: 1}
+    assert linked.decided() == {PlacementReason.NO_LEADER: 1}
 
 
 @pytest.mark.usefixtures("patient")
@@ -282,7 +281,7 @@ async def test_a_malformed_request_is_refused_and_not_placed_elsewhere(
     )
     with pytest.raises(Internal, match="weight: must be above 0"):
         await placing
-    assert linked.decided() == {Decision.MALFORMED: 1}
+    assert linked.decided() == {PlacementReason.MALFORMED: 1}
     assert "the scheduler calls a request malformed" in caplog.text
 
 
@@ -299,7 +298,7 @@ async def test_where_the_scheduler_has_no_worker_only_one_that_it_has_not_found_
     await linked.until(lambda: linked.cluster.members.overloaded("m"))
     placing = await linked.answered(unplaced=scheduler_pb2.UNPLACED_NO_WORKER)
     assert (await placing).worker == "b", "the leader knows a, and does not want it"
-    assert linked.decided() == {Decision.NO_WORKER: 1, Decision.SETTLING: 1}
+    assert linked.decided() == {PlacementReason.NO_WORKER: 1, PlacementReason.SETTLING: 1}
 
 
 async def test_overload_of_which_nothing_more_is_heard_is_over(linked: Linked) -> None:

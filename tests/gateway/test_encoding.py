@@ -12,9 +12,8 @@ from fairlead.errors import InvalidRequest, TooLong
 from fairlead.prompt import as_chat, as_prompt
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc, scheduler_pb2, worker_pb2, worker_pb2_grpc
 from gateway.admission import Admission
-from gateway.call import Call
+from gateway.call import Call, CallRequest
 from gateway.call_log import CallLog
-from gateway.call_request import CallRequest
 from gateway.core.client_limits import HeldBytesLimiter
 from gateway.driver import CallDrivers
 from gateway.metrics import CallMetrics

@@ -152,5 +152,5 @@ def test_requests_of_unknown_callers_count_in_the_queue_once() -> None:
     fleet, talking, _ = one_silent()
     fleet.booked(talking, 2)
     for others in (3, 5, 1):
-        fleet.shared(talking, others)
+        fleet.set_foreign_requests(talking, others)
         assert fleet.queues.length(talking.slot) == 2 + others

@@ -12,7 +12,7 @@ from throttler.core.leased_quota import LeasedQuota, LeaseReply
 from throttler.core.oit import Oit
 from throttler.core.profiles import AppProfile, Profiles, RateLimits
 from throttler.core.quota import LocalQuota, QuotaAccount
-from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision, Rejected, Throttle
+from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision, Rejected, ThrottleRule
 from throttler.core.throttles import THROTTLES, Rpm
 
 LIMITS = RateLimits(user_per_minute=3, app_per_minute=5, tenant_per_minute=7, kappa=2)
@@ -97,7 +97,7 @@ def summary(decision: Decision) -> Outcome | bool:
 
 @given(st.lists(st.tuples(CALL, st.booleans()), max_size=80))
 def test_oit_and_rpm_agree_with_their_models(calls: list[tuple[Call, bool]]) -> None:
-    pairs: list[tuple[Throttle, NaiveOit | NaiveRpm]] = [
+    pairs: list[tuple[ThrottleRule, NaiveOit | NaiveRpm]] = [
         (Oit(PROFILES, LocalQuota()), NaiveOit()),
         (Rpm(PROFILES, LocalQuota()), NaiveRpm()),
     ]
@@ -114,7 +114,7 @@ def test_oit_and_rpm_agree_with_their_models(calls: list[tuple[Call, bool]]) -> 
             assert summary(decision) == model.admit(caller, protected, overloaded, now)
 
 
-def made(name: str) -> Throttle:
+def made(name: str) -> ThrottleRule:
     return THROTTLES[name](PROFILES, LocalQuota(), WINDOW_SECONDS)
 
 

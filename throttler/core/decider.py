@@ -12,7 +12,7 @@ from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import FinishedInteraction, Interactions
 from throttler.core.profiles import Expectation, Profiles
 from throttler.core.quota import QuotaAccount, QuotaDemand
-from throttler.core.throttle import Caller, LimitStatus, Rejected, Throttle, tightest
+from throttler.core.throttle import Caller, LimitStatus, Rejected, ThrottleRule, tightest
 from throttler.core.token_limits import Reservation, TokenLimits, TokenUse
 
 
@@ -59,7 +59,7 @@ class Decider:
     """Decides once about each arriving call, with a throttle and limits in tokens; counts it in its interaction."""
 
     def __init__(
-        self, throttle: Throttle, interactions: Interactions, expectations: Expectations, token_limits: TokenLimits
+        self, throttle: ThrottleRule, interactions: Interactions, expectations: Expectations, token_limits: TokenLimits
     ) -> None:
         self._throttle = throttle
         self._interactions = interactions

@@ -64,7 +64,7 @@ def tightest(statuses: Iterable[LimitStatus]) -> LimitStatus | None:
 Decision = Admitted | Rejected | QuotaAccount
 
 
-class Throttle(Protocol):
+class ThrottleRule(Protocol):
     """A rule that decides once about each arriving call; `now` is in seconds and never decreases."""
 
     @property

@@ -6,7 +6,7 @@ from throttler.core.caller_limits import call_limits, user_account
 from throttler.core.oit import Oit
 from throttler.core.profiles import Profiles
 from throttler.core.quota import LocalQuota, Quota, QuotaAccount
-from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision, Rejected, Throttle
+from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision, Rejected, ThrottleRule
 from throttler.core.windows import FixedWindow, SlidingWindow, growable
 
 
@@ -20,7 +20,7 @@ class Rpm:
         self._profiles = profiles
 
     def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
-        """See Throttle; `overloaded` and `protected` change nothing."""
+        """See ThrottleRule; `overloaded` and `protected` change nothing."""
         limits = call_limits(self._profiles, caller)
         if lacking := growable(self.window, [limit.account for limit in limits], now):
             return lacking
@@ -31,23 +31,23 @@ class Rpm:
         return Admitted(protected)
 
     def enforces(self, overloaded: bool) -> bool:
-        """See Throttle."""
+        """See ThrottleRule."""
         return True
 
     def accounts(self, caller: Caller) -> Sequence[QuotaAccount]:
-        """See Throttle."""
+        """See ThrottleRule."""
         return [limit.account for limit in call_limits(self._profiles, caller)]
 
     def refused(self, client: str, now: float) -> None:
-        """See Throttle."""
+        """See ThrottleRule."""
         self.window.arrived(user_account(self._profiles, client), now)
 
     def configure(self, profiles: Profiles) -> None:
-        """See Throttle."""
+        """See ThrottleRule."""
         self._profiles = profiles
 
     def check_invariants(self) -> None:
-        """See Throttle."""
+        """See ThrottleRule."""
         self.window.check_invariants()
 
 
@@ -60,29 +60,29 @@ class Unlimited:
         self.window = SlidingWindow(WINDOW_SECONDS, LocalQuota())
 
     def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
-        """See Throttle."""
+        """See ThrottleRule."""
         return Admitted(protected)
 
     def enforces(self, overloaded: bool) -> bool:
-        """See Throttle."""
+        """See ThrottleRule."""
         return False
 
     def accounts(self, caller: Caller) -> Sequence[QuotaAccount]:
-        """See Throttle; there are no limits."""
+        """See ThrottleRule; there are no limits."""
         return ()
 
     def refused(self, client: str, now: float) -> None:
-        """See Throttle; nothing is counted."""
+        """See ThrottleRule; nothing is counted."""
 
     def configure(self, profiles: Profiles) -> None:
-        """See Throttle; there are no limits."""
+        """See ThrottleRule; there are no limits."""
 
     def check_invariants(self) -> None:
-        """See Throttle; nothing is counted."""
+        """See ThrottleRule; nothing is counted."""
         assert not len(self.window), f"{len(self.window)} accounts without a limit"
 
 
-THROTTLES: dict[str, Callable[[Profiles, Quota, float], Throttle]] = {
+THROTTLES: dict[str, Callable[[Profiles, Quota, float], ThrottleRule]] = {
     "oit": Oit,
     "rpm": Rpm,
     "none": lambda profiles, quota, seconds: Unlimited(),

@@ -23,7 +23,7 @@ from throttler.core.leased_quota import JOINING, LeasedQuota
 from throttler.core.oit import Oit
 from throttler.core.profiles import Profiles, RateLimits
 from throttler.core.quota import LocalQuota
-from throttler.core.throttle import Caller, Throttle
+from throttler.core.throttle import Caller, ThrottleRule
 from throttler.core.token_limits import TokenLimits
 from throttler.redis_store import RedisStore
 from throttler.store import LocalStore, Store
@@ -141,7 +141,7 @@ def redis_server() -> Iterator[str]:
             process.kill()
 
 
-def _throttler(profiles: Profiles, throttle: Throttle, expectations: Expectations, store: Store) -> Throttler:
+def _throttler(profiles: Profiles, throttle: ThrottleRule, expectations: Expectations, store: Store) -> Throttler:
     token_limits = TokenLimits(profiles, LocalQuota(), WeightedTokens())
     decider = Decider(throttle, Interactions("bench", profiles), expectations, token_limits)
     return Throttler(decider, store, lambda _: None)

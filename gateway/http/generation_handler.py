@@ -9,8 +9,7 @@ from itertools import islice
 from fairlead.errors import Cancelled, ClientLimit, FairleadError, InvalidRequest
 from fairlead.v1 import inference_pb2
 from gateway.admission import Admission
-from gateway.call import Call, new_call
-from gateway.call_request import CallRequest, Receive
+from gateway.call import Call, CallRequest, Receive, new_call
 from gateway.core.call_commands import Finished
 from gateway.core.client_limits import HeldBytesLimiter
 from gateway.core.coalescer import OutputChunk
@@ -33,10 +32,10 @@ STREAMING = "x-fairlead-streaming"
 TIMEOUT = "x-fairlead-timeout"
 EACH_TOKEN = "each_token"
 PING_SECONDS = 10.0
-Drive = Callable[[CallerPort, Call], CallDriver]
+DriverFactory = Callable[[CallerPort, Call], CallDriver]
 
 
-class Exchange:
+class GenerationHandler:
     """Answer one request with its calls. Each choice is a call of its own, and the first one's id names the request.
 
     The body is read by the first call, once the caller is authenticated. The status is decided when there is output, or
@@ -48,7 +47,7 @@ class Exchange:
         api: Api,
         request: HttpRequest,
         admission: Admission,
-        drive: Drive,
+        drive: DriverFactory,
         bodies: MessageBodyLimiter,
         held_outputs: HeldBytesLimiter,
     ) -> None:

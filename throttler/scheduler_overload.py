@@ -19,7 +19,7 @@ RECONNECT_SECONDS = 0.2
 FRESH_SECONDS = 1.0
 
 
-class WatchedOverload:
+class SchedulerOverload:
     """The overload that the leading scheduler reports, which is the one with the highest epoch.
 
     Without a report in the last FRESH_SECONDS no pool counts as overloaded, as in a gateway. `clock` returns seconds of

@@ -11,7 +11,7 @@ from serving.config import ConfigError
 from tests.services import DEADLINE, StartService, eventually
 from tests.throttler.rate_limit_client import client_of
 from throttler.config import ThrottlerConfig
-from throttler.measured_overload import FRESH_SECONDS, MeasuredOverload, MetricsUrl, metrics_urls
+from throttler.metrics_overload import FRESH_SECONDS, MetricsOverload, MetricsUrl, metrics_urls
 
 VLLM = """vllm:num_requests_running{engine="0"} 3.0
 vllm:num_requests_waiting{engine="0"} %s
@@ -61,7 +61,7 @@ async def pages() -> AsyncIterator[list[MetricsPage]]:
 
 @pytest.mark.parametrize("text", [VLLM, SGLANG, TENSORRT_LLM], ids=["vllm", "sglang", "tensorrt-llm"])
 async def test_waiting_requests_of_all_engines_are_added(pages: list[MetricsPage], text: str) -> None:
-    overload = MeasuredOverload([page.url for page in pages], "", 10.0)
+    overload = MetricsOverload([page.url for page in pages], "", 10.0)
     assert not overload(""), "nothing is known"
     for values, expected in (((4, 5), False), ((4, 6), True), ((10, 0), True), ((0, 0), False)):
         for page, value in zip(pages, values, strict=True):
@@ -75,7 +75,7 @@ async def test_any_metric_may_tell_and_those_that_do_not_answer_add_nothing(
 ) -> None:
     picker, away = pages
     picker.text = 'fairlead_picker_waiting{pool="a"} 2\nfairlead_picker_waiting{pool="b"} 1.5\n'
-    overload = MeasuredOverload([picker.url, away.url], "fairlead_picker_waiting", 3.5)
+    overload = MetricsOverload([picker.url, away.url], "fairlead_picker_waiting", 3.5)
     for _ in range(2):
         await overload.read()
         assert overload("")
@@ -89,7 +89,7 @@ async def test_any_metric_may_tell_and_those_that_do_not_answer_add_nothing(
 async def test_after_silence_nothing_is_overloaded(pages: list[MetricsPage]) -> None:
     clock = [0.0]
     pages[0].text = VLLM % 1
-    overload = MeasuredOverload([pages[0].url], "", 1.0, lambda: clock[0])
+    overload = MetricsOverload([pages[0].url], "", 1.0, lambda: clock[0])
     await overload.read()
     pages[0].text = ""
     for clock[0], expected in ((FRESH_SECONDS, True), (FRESH_SECONDS + 0.01, False)):
@@ -102,7 +102,7 @@ async def test_after_silence_nothing_is_overloaded(pages: list[MetricsPage]) -> 
 
 async def test_a_host_that_is_not_found_is_silent(pages: list[MetricsPage]) -> None:
     pages[0].text = VLLM % 1
-    overload = MeasuredOverload([MetricsUrl("a..b", 80, "/metrics"), pages[0].url], "", 1.0)
+    overload = MetricsOverload([MetricsUrl("a..b", 80, "/metrics"), pages[0].url], "", 1.0)
     await overload.read()
     assert overload("")
 
@@ -116,7 +116,7 @@ async def test_an_address_that_left_and_fails_when_it_is_back_is_told_again(
         return [(None, None, None, "", (address, 0)) for address in addresses]
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", addresses_of)
-    overload = MeasuredOverload([MetricsUrl("engines", pages[0].port, "/metrics")], "", 1.0)
+    overload = MetricsOverload([MetricsUrl("engines", pages[0].port, "/metrics")], "", 1.0)
     for behind_the_name in (["127.0.0.1", "127.0.0.2"], ["127.0.0.1"], ["127.0.0.2"], ["127.0.0.2"]):
         addresses[:] = behind_the_name
         await overload.read()

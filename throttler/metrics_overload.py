@@ -35,7 +35,7 @@ def metrics_urls(text: str) -> list[MetricsUrl]:
     return urls
 
 
-class MeasuredOverload:
+class MetricsOverload:
     """All pools are overloaded while the values of a metric, added over all `urls`, are at least `threshold`.
 
     Without a `metric` it is the number of requests that wait in engines, by their own names. What does not answer adds

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from endpoint_picker.core.held_requests import HeldRequests
+from endpoint_picker.core.picker_queue import PickerQueue
 from endpoint_picker.core.service_counters import ServiceCounters
 from global_scheduler.core.policies import RouteRequest
 from serving.cost import WEIGHT_ONE
@@ -95,7 +95,7 @@ class HeldMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.counters = ServiceCounters()
-        self.held = HeldRequests(MOST, self.counters)
+        self.held = PickerQueue(MOST, self.counters)
         self.naive = NaiveHeld()
         self.numbers = 0
 
@@ -143,7 +143,7 @@ class HeldMachine(RuleBasedStateMachine):
 
 
 HeldMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=50)
-TestHeldRequests = HeldMachine.TestCase
+TestPickerQueue = HeldMachine.TestCase
 
 MOST_COST = 40
 
@@ -154,7 +154,7 @@ def test_tenants_share_alike_however_many_users_they_name_and_so_do_users_of_a_t
     costs: list[int], users: int
 ) -> None:
     """Siblings that wait all along differ by at most twice what a request costs: it is charged when it is taken."""
-    held = HeldRequests(len(costs), ServiceCounters())
+    held = PickerQueue(len(costs), ServiceCounters())
     names = [*(f"many/{number}" for number in range(users)), "one"]
     numbers = iter(range(10_000))
     for name in names:
@@ -173,7 +173,7 @@ def test_tenants_share_alike_however_many_users_they_name_and_so_do_users_of_a_t
 
 def test_who_comes_and_goes_gets_no_more_than_who_waits() -> None:
     """A tenant's users that each make one call and are never seen again have its share together."""
-    held = HeldRequests(1000, ServiceCounters())
+    held = PickerQueue(1000, ServiceCounters())
     for number in range(1000):
         held.add(request(number, "one"))
     taken: Counter[str] = Counter()
@@ -187,7 +187,7 @@ def test_who_comes_and_goes_gets_no_more_than_who_waits() -> None:
 
 
 def test_a_client_that_was_never_served_starts_where_its_tenant_s_clients_are() -> None:
-    held = HeldRequests(1, ServiceCounters())
+    held = PickerQueue(1, ServiceCounters())
     held.charge("t/served", 10)
     held.served("t/served")
     held.add(request(1, "t/new"))
@@ -199,7 +199,7 @@ def test_a_client_that_was_never_served_starts_where_its_tenant_s_clients_are() 
 
 
 def test_a_client_that_comes_starts_at_the_least_counter_also_if_that_has_fallen() -> None:
-    held = HeldRequests(1, ServiceCounters())
+    held = PickerQueue(1, ServiceCounters())
     for number, client in enumerate(("t/one", "t/other")):
         held.add(request(number, client))
         held.charge(client, 10)

@@ -23,7 +23,7 @@ def tenant_account(tenant: str) -> str:
     return f"{tenant}\n"
 
 
-class HeldRequests:
+class PickerQueue:
     """Keeps at most `most` waiting requests of each client; `counters` count what clients and tenants were given."""
 
     def __init__(self, most: int, counters: ServiceCounters) -> None:
