@@ -49,11 +49,11 @@ def eventually(condition: Callable[[], Any], what: str) -> Any:
 class Process:
     """A service in a process of its own; its structured log is its interface to tests."""
 
-    def __init__(self, module: str, log: Path, settings: dict[str, object]) -> None:
+    def __init__(self, module: str, log: Path, settings: dict[str, object], imports: str = "") -> None:
         self._log = log
         environment = {variable(SERVICES[module], key): str(value) for key, value in settings.items()}
         log.touch()
-        program = Program(f"{module}.app", ENGINES.get(str(settings.get("engine")), ""))
+        program = Program(f"{module}.app", imports or ENGINES.get(str(settings.get("engine")), ""))
         self._fork = Fork(program, [], {**os.environ, **environment}, log, log)
 
     @property
@@ -146,10 +146,14 @@ class Process:
 
 
 class Stack:
-    """The processes of one cluster; `metrics` is the address of every service's Prometheus endpoint."""
+    """The processes of one cluster.
 
-    def __init__(self, directory: Path, *, metrics: str = "", **scheduler: object) -> None:
+    `metrics` is the address of every service's Prometheus endpoint, and `imports` a module that they import beside.
+    """
+
+    def __init__(self, directory: Path, *, metrics: str = "", imports: str = "", **scheduler: object) -> None:
         self._metrics = metrics
+        self._imports = imports
         self.directory = directory
         self._processes: list[Process] = []
         self.scheduler = self.start("global_scheduler", **scheduler)
@@ -165,9 +169,8 @@ class Stack:
     def start(self, module: str, **settings: object) -> Process:
         """Start one more process; settings are its configuration."""
         log = self.directory / f"{len(self._processes)}-{module}.log"
-        process = Process(
-            module, log, {"listen": own_address(), "secret": SECRET, "metrics": self._metrics, **settings}
-        )
+        given = {"listen": own_address(), "secret": SECRET, "metrics": self._metrics, **settings}
+        process = Process(module, log, given, self._imports)
         self._processes.append(process)
         return process
 
