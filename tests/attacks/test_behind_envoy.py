@@ -26,6 +26,7 @@ PATH = "/v1/completions"
 PROMPT = json.dumps({"prompt": [1, 2, 3], "max_tokens": 2, "ignore_eos": True, "stream": True}).encode()
 MIB = 1 << 20
 MOST_GROWTH = 128  # MiB
+MOST_HELD = 512  # MiB: uploads that Envoy has sent in part, of the 2 GiB in deploy/k8s/fleet/picker.yaml
 LIMITED = "a user whose limit is used up"
 
 
@@ -158,7 +159,7 @@ def test_uploads_that_never_end(behind: Behind, sizes: Sizes, report: Report) ->
     for connection in opened:
         connection.close()
     report.add("behind Envoy: uploads that do not end", Counter({"held in part": len(opened)}), memory)
-    assert memory.grown < MOST_GROWTH, str(memory)
+    assert memory.grown < MOST_HELD, str(memory)
 
 
 def test_streams_that_are_reset_as_soon_as_they_begin(behind: Behind, sizes: Sizes, report: Report) -> None:
