@@ -1,24 +1,21 @@
 """The ledger that simulated gateways share, and each gateway's link to it: what the service's RedisStore does."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
 from simulation.clock import VirtualClock
 from simulation.spec import ClusterSpec
 from throttler.core.lease_exchange import LeaseExchange
+from throttler.core.lease_loop import ANSWER_SECONDS, BEAT_SECONDS, SETTLE_SECONDS, Heartbeat, LeaseLoop
 from throttler.core.leased_quota import LeasedQuota, LeaseReply, LeaseRequest
 from throttler.core.quota import QuotaAccount, QuotaDemand
 from throttler.core.quota_ledger import QuotaLedger
+from throttler.core.throttle import WINDOW_SECONDS
 from throttler.core.windows import Counts
 
 T = TypeVar("T")
-# Times of the service as parts of its window of 60 s: they keep their proportion to shorter windows.
-BEAT_WINDOWS = 1 / 60
-SETTLE_WINDOWS = 3 / 60
-ANSWER_SECONDS = 0.25  # longer than any simulated round trip
-RECALL_SECONDS = 0.02
 
 
 class SharedLimits:
@@ -28,8 +25,9 @@ class SharedLimits:
         self.ledger = QuotaLedger(spec.window_seconds)
         self.clock = clock
         self.delay = spec.network_seconds
-        self.beat_seconds = BEAT_WINDOWS * spec.window_seconds
-        self.settle_seconds = SETTLE_WINDOWS * spec.window_seconds
+        # Times of the service keep their proportion to shorter windows.
+        self.beat_seconds = BEAT_SECONDS / WINDOW_SECONDS * spec.window_seconds
+        self.settle_seconds = SETTLE_SECONDS / WINDOW_SECONDS * spec.window_seconds
         self.idle = idle
         self.links: list[LeaseLink] = []
 
@@ -61,43 +59,38 @@ class LeaseLink:
         self.fewest_alone = math.inf  # the fewest gateways that it assumed then: it admits such a part of each limit
         self._shared = shared
         self._clock = shared.clock
-        self._exchange = LeaseExchange(leases, counts, shared.settle_seconds)
-        self._waiting: dict[str, list[Callable[[], None]]] = {}  # by key of the account
+        exchange = LeaseExchange(leases, counts, shared.settle_seconds)
+        self._loop: LeaseLoop[Callable[[], None]] = LeaseLoop(exchange, shared.beat_seconds)
         self._busy = False
-        self._beat_at = 0.0
 
     @property
     def gateways(self) -> int:
         """The number of gateways that this one assumes."""
-        return self._exchange.gateways
+        return self._loop.gateways
 
     def join(self) -> None:
         """Begin to use leases, and talk with the ledger until the run is over."""
         now = self._clock.now
-        assert not self._exchange.heartbeat_answered(self._shared.ledger.beat(self.name, now), now), (
-            "calls before the first"
-        )
-        self._exchange.settle(now)
+        assert isinstance(self._loop.next_message(now), Heartbeat)
+        self._loop.heartbeat_answered(self._shared.ledger.beat(self.name, now), now)
+        assert self._loop.settle(now), "calls before the first"
         self._run()
 
     def lease(self, demand: QuotaDemand, then: Callable[[], None]) -> None:
         """Request what `demand` lacks; call `then` after any answer, or now while degraded."""
-        if self._exchange.degraded:
+        if self._loop.wait(demand, then):
+            self._talk()
+        else:
             then()
-            return
-        self._waiting.setdefault(demand.account.key, []).append(then)
-        self._exchange.want(demand)
-        self._talk()
 
     def recall(self, account: QuotaAccount) -> None:
         """Give back what another gateway needs."""
-        if self._exchange.recall(account, self._clock.now):
+        if self._loop.recall(account, self._clock.now):
             self._talk()
 
     def check_invariants(self) -> None:
         """Raise AssertionError when a lease or an exchange is impossible, or calls wait for nothing."""
-        self._exchange.check_invariants()
-        assert not (self._waiting and self._exchange.degraded), f"{self.name}: calls wait for {list(self._waiting)}"
+        self._loop.check_invariants()
 
     def _run(self) -> None:
         self._talk()
@@ -106,13 +99,15 @@ class LeaseLink:
 
     def _talk(self) -> None:
         """Send one message, if none is under way."""
-        now = self._clock.now
         if self._busy:
             return
-        if now >= self._beat_at:
-            self._call(lambda: self._shared.ledger.beat(self.name, self._clock.now), self._heartbeat_answered)
-        elif requests := self._exchange.begin(now):
-            self._call(partial(self._ask, requests), partial(self._answered, requests, now))
+        match self._loop.next_message(self._clock.now):
+            case None:
+                return
+            case Heartbeat():
+                self._call(lambda: self._shared.ledger.beat(self.name, self._clock.now), self._heartbeat_answered)
+            case requests:
+                self._call(partial(self._ask, requests), partial(self._replied, requests))
 
     def _call(self, ask: Callable[[], T], then: Callable[[T], None]) -> None:
         """Execute `ask` at the ledger and `then` with its result here; count alone if no result comes."""
@@ -134,51 +129,39 @@ class LeaseLink:
         else:
             self._clock.at(until, self._degrade)
 
-    def _ask(self, requests: list[LeaseRequest]) -> list[LeaseReply]:
+    def _ask(self, requests: Sequence[LeaseRequest]) -> list[LeaseReply]:
         ledger, now, replies = self._shared.ledger, self._clock.now, list[LeaseReply]()
         for request in requests:
-            replies.append(ledger.ask(self.name, request, self._exchange.gateways, now))
+            replies.append(ledger.ask(self.name, request, self._loop.gateways, now))
             if replies[-1].recalled:
                 self._shared.recall(request.account, by=self)
         ledger.check_invariants()
         return replies
 
-    def _answered(self, requests: list[LeaseRequest], asked_at: float, replies: list[LeaseReply]) -> None:
-        end = self._exchange.end(requests, replies, asked_at, self._clock.now)
-        for key in end.held:
-            self._clock.after(RECALL_SECONDS, partial(self._try_again, key))
-        for key in end.settled:
-            self._release(key)
-
-    def _try_again(self, key: str) -> None:
-        self._exchange.try_again(key)
-        self._talk()
+    def _replied(self, requests: Sequence[LeaseRequest], replies: Sequence[LeaseReply]) -> None:
+        released = self._loop.replied(requests, replies, self._clock.now)
+        if (retry := self._loop.next_retry()) < math.inf:
+            self._clock.at(retry, self._talk)
+        self._settle()
+        for then in released:
+            then()
 
     def _heartbeat_answered(self, gateways: int) -> None:
-        # Counted from the answer: where a round trip takes as long as the time between beats, requests have their turn.
-        self._beat_at = self._clock.now + self._shared.beat_seconds
-        reports = self._exchange.heartbeat_answered(gateways, self._clock.now)
-        if reports:
-            self._call(partial(self._ask, reports), lambda replies: self._settle())
-        else:
-            self._settle()
+        self._loop.heartbeat_answered(gateways, self._clock.now)
+        self._settle()
 
     def _settle(self) -> None:
-        if self._exchange.degraded:
+        if self._loop.degraded:
             self._counts_alone()
-        self._exchange.settle(self._clock.now)
+        self._loop.settle(self._clock.now)
 
     def _degrade(self) -> None:
         self._busy = False
-        self._exchange.degrade()
+        released = self._loop.degrade(self._clock.now)
         self._counts_alone()
-        for key in list(self._waiting):
-            self._release(key)
+        for then in released:
+            then()
 
     def _counts_alone(self) -> None:
         self.degraded_at = self._clock.now
         self.fewest_alone = min(self.fewest_alone, self.gateways)
-
-    def _release(self, key: str) -> None:
-        for then in self._waiting.pop(key, []):
-            then()

@@ -1,6 +1,6 @@
 """Limits shared by gateways through Redis, without a round trip per request; see `throttler.core.leased_quota`.
 
-`throttler.core.lease_exchange` decides what is asked when; this module carries it to Redis. One loop sends all
+`throttler.core.lease_loop` decides what is asked when; this module carries it to Redis. One loop sends all
 commands: everything that is due since the last exchange goes out as one pipeline. When Redis does not answer in time,
 the gateway at once counts by itself (degraded) and logs an error. When Redis answers again, gateways first report the
 arrivals that they counted and then, after SETTLE_SECONDS, use leases as before.
@@ -11,7 +11,7 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from redis.asyncio import Redis
@@ -22,6 +22,7 @@ from serving.redis_access import drop_connections
 from throttler import lease_script as script
 from throttler.core.expectations import Expectations
 from throttler.core.lease_exchange import LeaseExchange
+from throttler.core.lease_loop import ANSWER_SECONDS, BEAT_SECONDS, SETTLE_SECONDS, Heartbeat, LeaseLoop, Message
 from throttler.core.leased_quota import RECALL_AGAIN, LeasedQuota, LeaseReply, LeaseRequest
 from throttler.core.quota import QuotaAccount, QuotaDemand
 from throttler.core.windows import Counts
@@ -29,14 +30,9 @@ from throttler.redis_expectations import exchange_for_ever
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-ANSWER_SECONDS = 0.25  # a call waits no longer than this for a lease
 SYNC_SECONDS = 0.2  # between reports for which no call waits
-BEAT_SECONDS = 1.0  # between heartbeats
-SETTLE_SECONDS = 3.0  # time in which all gateways reach Redis again and report their counts
-RECALL_SECONDS = 0.02  # time in which other gateways give back capacity after a recall
 MAX_DIGITS = 19  # in a limit
 CLIPPED = 128  # characters of a message that the log repeats
-REPORTS = 1000  # accounts per pipeline when all accounts are reported
 
 
 class RedisStore:
@@ -61,14 +57,14 @@ class RedisStore:
         self.commands = 0  # number of commands sent to Redis so far
         self.changed = asyncio.Event()
         self._redis = redis
-        self._exchange = LeaseExchange(leases, window, settle_seconds)
+        self._loop: LeaseLoop[asyncio.Future[None]] = LeaseLoop(
+            LeaseExchange(leases, window, settle_seconds), beat_seconds
+        )
         self._expectations = expectations
         self._window_ms = round(window_seconds * 1000)
         self._beat_seconds = beat_seconds
         self._answer_seconds = answer_seconds
         self._wake = asyncio.Event()
-        self._waiting: dict[str, asyncio.Future[None]] = {}  # by key of the account; done when more was requested
-        self._beat_at = 0.0
         self._epoch: bytes | None = None
         self._is_away = False  # Redis is out of reach, and the log says so
         self._scripts: tuple[str, str] | None = None  # digests of BEAT and ASK, after they were loaded into Redis
@@ -76,24 +72,19 @@ class RedisStore:
     @property
     def degraded(self) -> bool:
         """Whether this gateway now counts by itself, without the shared state."""
-        return self._exchange.degraded
+        return self._loop.degraded
 
     @property
     def gateways(self) -> int:
         """The number of gateways that share the limits, as Redis last reported it."""
-        return self._exchange.gateways
+        return self._loop.gateways
 
     async def lease(self, demand: QuotaDemand) -> None:
         """Request what `demand` lacks; return after any answer about the account, or at once while degraded."""
-        if self._exchange.degraded:
-            return
-        key = demand.account.key
-        waiting = self._waiting.get(key)
-        if waiting is None:
-            waiting = self._waiting[key] = asyncio.get_running_loop().create_future()
-            self._exchange.want(demand)
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._loop.wait(demand, waiting):
             self._wake.set()
-        await asyncio.shield(waiting)
+            await waiting
 
     async def run(self) -> None:
         """See Store."""
@@ -108,20 +99,32 @@ class RedisStore:
     async def _converse(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(SYNC_SECONDS, self._beat_seconds)):
+                async with asyncio.timeout(max(0.0, min(SYNC_SECONDS, self._loop.next_deadline() - time.monotonic()))):
                     await self._wake.wait()
             self._wake.clear()
             try:
-                if time.monotonic() >= self._beat_at:
-                    self._beat_at = time.monotonic() + self._beat_seconds
-                    await self._beat()
-                await self._ask()
+                if (message := self._loop.next_message(time.monotonic())) is not None:
+                    await self._carry(message)
             except (RedisError, OSError, TimeoutError) as error:
                 self._scripts = None
                 self._degrade(repr(error))
                 await drop_connections(self._redis)
 
-    async def _beat(self) -> None:
+    async def _carry(self, message: Message) -> None:
+        """Send one message and apply its answer."""
+        if isinstance(message, Heartbeat):
+            gateways = await self._beat()
+            self._loop.heartbeat_answered(gateways, time.monotonic())
+        else:
+            replies = await self._send(message)
+            _release(self._loop.replied(message, replies, time.monotonic()))
+        if self._loop.settle(time.monotonic()):
+            self._is_away = False
+            self.changed.set()
+            log.info("limits are shared", extra={"gateways": self._loop.gateways})
+
+    async def _beat(self) -> int:
+        """Return the number of gateways; count alone if Redis has lost its data."""
         if self._scripts is None:
             beat = await self._in_time(self._redis.script_load(script.CLOCK + script.BEAT))
             self._scripts = beat, await self._in_time(self._redis.script_load(script.CLOCK + script.ASK))
@@ -131,30 +134,9 @@ class RedisStore:
         if self._epoch not in (None, epoch):
             self._degrade("Redis has lost its data")
         self._epoch = epoch
-        reports = self._exchange.heartbeat_answered(gateways, time.monotonic())
-        for start in range(0, len(reports), REPORTS):
-            await self._send(reports[start : start + REPORTS])
-        if self._exchange.settle(time.monotonic()):
-            self._is_away = False
-            self.changed.set()
-            log.info("limits are shared", extra={"gateways": self._exchange.gateways})
+        return int(gateways)
 
-    async def _ask(self) -> None:
-        now = time.monotonic()
-        requests = self._exchange.begin(now)
-        if not requests:
-            return
-        end = self._exchange.end(requests, await self._send(requests), now, time.monotonic())
-        for key in end.held:
-            asyncio.get_running_loop().call_later(RECALL_SECONDS, self._try_again, key)
-        for key in end.settled:
-            self._release(key)
-
-    def _try_again(self, key: str) -> None:
-        self._exchange.try_again(key)
-        self._wake.set()
-
-    async def _send(self, requests: list[LeaseRequest]) -> list[LeaseReply]:
+    async def _send(self, requests: Sequence[LeaseRequest]) -> list[LeaseReply]:
         assert self._scripts is not None, "only called after a beat"
         pipeline = self._redis.pipeline(transaction=False)
         for request in requests:
@@ -165,7 +147,7 @@ class RedisStore:
                 request.held,
                 request.used,
                 request.more,
-                self._exchange.gateways,
+                self._loop.gateways,
                 round(self._window_ms * RECALL_AGAIN),
             )
             pipeline.evalsha(
@@ -204,24 +186,16 @@ class RedisStore:
         if not (limit.isdecimal() and len(limit) <= MAX_DIGITS):
             log.warning("a recall cannot be read", extra={"recall": message[:CLIPPED]})
             return
-        if gateway != self.name and self._exchange.recall(QuotaAccount(key, int(limit)), time.monotonic()):
+        if gateway != self.name and self._loop.recall(QuotaAccount(key, int(limit)), time.monotonic()):
             self._wake.set()
 
     def _degrade(self, reason: str) -> None:
         if not self._is_away:
             log.error("Redis is out of reach: this gateway counts by itself", extra={"reason": reason})
             self._is_away = True
-        if not self._exchange.degraded:
+        if not self._loop.degraded:
             self.changed.set()
-        self._exchange.degrade()
-        for key in list(self._waiting):
-            self._release(key)
-
-    def _release(self, key: str) -> None:
-        """Let the calls decide again that wait for a lease of the account."""
-        waiting = self._waiting.pop(key)
-        if not waiting.done():
-            waiting.set_result(None)
+        _release(self._loop.degrade(time.monotonic()))
 
     async def _in_time(self, answer: Awaitable[T]) -> T:
         """Return the result of `answer`; raise TimeoutError after `answer_seconds`, pauses of this process excepted."""
@@ -243,3 +217,10 @@ def _look_at(task: asyncio.Future[Any]) -> None:
     """Retrieve the exception of an abandoned task, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()
+
+
+def _release(waiting: Iterable[asyncio.Future[None]]) -> None:
+    """Let the calls decide again that wait for a lease."""
+    for each in waiting:
+        if not each.done():
+            each.set_result(None)

@@ -48,6 +48,11 @@ class LeaseExchange:
         """The number of gateways that share the limits, as the ledger last reported it."""
         return self._leases.gateways
 
+    @property
+    def has_wanted(self) -> bool:
+        """Whether calls wait for a request that no exchange has taken up."""
+        return bool(self._wanted)
+
     def want(self, demand: QuotaDemand) -> None:
         """Request `demand` with the next exchange, unless a request for waiting calls is under way."""
         key = demand.account.key
