@@ -24,6 +24,7 @@ class Account:
     __slots__ = (
         "_balance",
         "_refilled",
+        "barrier_round",
         "droppable",
         "exempt",
         "is_highest",
@@ -57,6 +58,7 @@ class Account:
         self.pages = 0  # number of pages of the KV cache that these hold and did not find cached
         self.service = 0  # the cost of the tokens that were computed and generated
         self.weighted = 0  # the service of the theorems, over the weights at this level
+        self.barrier_round: int | None = None  # round of the siblings in which one below was last a barrier (Barriers)
         self._balance = siblings.newcomers_balance  # after round `_refilled` of the siblings
         self._refilled = siblings.rounds
 

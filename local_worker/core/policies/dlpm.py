@@ -12,14 +12,19 @@ With several levels (`QueuePolicyConfig.levels`) a request is charged to every a
 all of them have. The bound then holds at each level for siblings: see docs/fairness.md. It holds for any order
 among clients with credit. A step therefore looks up a bounded number of matches that may have changed, and tries a
 bounded number of requests that do not fit: its cost does not grow with the queue.
+
+Algorithm 1's lines are here: CHECKREFILL, 3-8, in `DeficitOrder.next_leaf` and below; the monitoring stream, 11-13, in
+`Dlpm.arrived`; the execution stream, 16-25, in `Dlpm.select`, and 27 in `Dlpm.generated`. Beside the algorithm stand
+its additions (`barriers`, `deposits`), its bounds (`dlpm_bounds`), and the indexes that find the longest match
+(`prefix_match_queue`, `missing_block_index`).
 """
 
 from collections.abc import Sequence
 
-from local_worker.core.accounts.account import Path
+from local_worker.core.accounts.account import Account, Path, Siblings
 from local_worker.core.accounts.charging import Charging
 from local_worker.core.accounts.tree import AccountTree
-from local_worker.core.policies.deficit_order import DeficitOrder
+from local_worker.core.policies.barriers import Barriers
 from local_worker.core.policies.deposits import Deposits, draw
 from local_worker.core.policies.dlpm_bounds import DlpmBounds
 from local_worker.core.policies.missing_block_index import MissingBlockIndex
@@ -28,14 +33,112 @@ from local_worker.core.policies.protocol import QueuePolicyConfig, StepBudget
 from local_worker.core.request import Request
 from serving.cost import MICRO, charge
 
-# Number of admissions that may pass a request that does not fit and whose client has credit, before it is a barrier.
-MAX_BYPASS = 32
 # Number of admissions of the same client that may pass its earliest request, before that request goes first.
 MAX_PASSED = 64
 # Largest number of requests that a step tries and that do not fit.
 MAX_MISFITS = 32
 # Largest number of requests that a step looks up because their match may have changed.
 MAX_REMATCHED = 16
+# Before the keys of all requests: the next step of the order has to refill the siblings.
+DRY: tuple[int, ...] = ()
+# The keys of accounts in debt begin with DEBT and come after those of all requests: these are less than DEBTS.
+DEBT = 1
+DEBTS = (DEBT,)
+
+
+class DeficitOrder:
+    """The order in which accounts are served: those with credit by the best request below them, at each level.
+
+    Among siblings with waiting requests, those in credit come first, by the best key below them, and then those in
+    debt, by the round that gives them credit. An account in credit whose waiting requests are all held is not ranked.
+    """
+
+    def __init__(self, root: Siblings) -> None:
+        self.queues: dict[Account, PrefixMatchQueue] = {}  # leaf -> its waiting requests
+        self._root = root
+
+    def rank(self, leaf: Account) -> None:
+        """Rank `leaf` and those above it by their balances and their best requests."""
+        for account in leaf.lineage:
+            siblings = account.siblings
+            key = self._key(account)
+            if key is None:
+                siblings.ranks.discard(account.name)
+            else:
+                siblings.ranks.put(account.name, key)
+
+    def rank_waiting(self, leaf: Account) -> None:
+        """Rank those of the lineage that have waiting requests: the others are not ranked anyway."""
+        if leaf.lineage[-1].waiting:
+            self.rank(leaf)
+
+    def _key(self, account: Account) -> tuple[int, ...] | None:
+        if not account.waiting:
+            return None
+        credit_round = account.credit_round
+        return (DEBT, credit_round) if credit_round > account.siblings.rounds else self._best(account)
+
+    def _best(self, account: Account) -> tuple[int, ...] | None:
+        """Return the least key of the requests below that may be admitted; DRY if a refill comes before them; None if
+        none can go."""
+        members = account.members
+        if members is None:
+            return self.queues[account].first_key()
+        first = members.ranks.first()
+        if first is not None and first[0] < DEBTS:
+            return first[0]
+        return DRY if _is_dry(members) else None
+
+    def next_leaf(self) -> Account | None:
+        """Return the leaf with the best request among those with credit on the whole path; None if there is none.
+
+        Siblings on the way of whom none that waits has credit are refilled first (CHECKREFILL).
+        """
+        siblings = self._root
+        while True:
+            first = siblings.ranks.first()
+            if first is not None and first[0] < DEBTS:
+                account = siblings.members[first[1]]
+                if account.members is None:
+                    return account
+                siblings = account.members
+            elif _is_dry(siblings):
+                self._refill(siblings)
+                if siblings.parent is not None:
+                    self.rank(siblings.parent)
+                siblings = self._root
+            else:
+                return None
+
+    def _refill(self, siblings: Siblings) -> None:
+        """Apply lines 3-8 until a waiting account has credit: as many rounds as the smallest debt needs.
+
+        The siblings must be dry. Dry ones below those that have credit now are refilled, too: the order would lead to
+        each of them before any request.
+        """
+        (_, siblings.rounds), names = siblings.ranks.take_least()
+        for name in names:
+            account = siblings.members[name]
+            if account.members is not None and _is_dry(account.members):
+                self._refill(account.members)
+            key = self._key(account)
+            if key is not None:
+                siblings.ranks.put(name, key)
+
+    def check_rank(self, account: Account) -> None:
+        """Raise AssertionError unless an account is ranked as its balance and its best request say."""
+        siblings, key = account.siblings, self._best(account) if account.waiting else None
+        if account.waiting and (balance := account.balance) <= 0:
+            key = DEBT, siblings.rounds + siblings.rounds_needed(balance)
+        found = siblings.ranks.key(account.name)
+        assert found == key, f"{account.name}: ranked by {found} in place of {key}"
+
+
+def _is_dry(siblings: Siblings) -> bool:
+    """Return whether siblings wait and all of them are in debt (CHECKREFILL); one whose requests are all held has
+    credit, and no rank."""
+    first = siblings.ranks.first()
+    return first is not None and first[0] > DEBTS and len(siblings.ranks) == siblings.waiting
 
 
 class Dlpm:
@@ -54,9 +157,7 @@ class Dlpm:
         self._order = DeficitOrder(self.accounts.root)
         self._block_tokens = config.block_tokens
         self._missing = MissingBlockIndex(config.block_tokens)
-        self._count = 0  # number of waiting requests
-        self._bypassed: dict[Request, int] = {}  # number of admissions that passed the request
-        self._barrier: Request | None = None
+        self._barriers = Barriers()
 
     @property
     def bound_micro(self) -> int:
@@ -71,7 +172,7 @@ class Dlpm:
     @property
     def waiting(self) -> int:
         """See QueuePolicy."""
-        return self._count
+        return len(self._missing)
 
     def arrived(self, request: Request) -> None:
         """Queue `request` as lines 11-13 do; see QueuePolicy."""
@@ -82,7 +183,6 @@ class Dlpm:
             queues[leaf] = PrefixMatchQueue(None if self._strict else MAX_PASSED)
         queues[leaf].add(request, self._key(request, matched))
         self._missing.arrived(request, matched)
-        self._count += 1
         self._order.rank(leaf)
 
     def preempted(self, request: Request) -> None:
@@ -99,11 +199,8 @@ class Dlpm:
 
     def _dequeue(self, request: Request) -> None:
         """Record that `request` waits no longer; its account is to be ranked."""
-        self._count -= 1
         self._missing.left(request)
-        self._bypassed.pop(request, None)
-        if self._barrier is request:
-            self._barrier = None
+        self._barriers.left(request)
         if not self._queue(request):
             del self._order.queues[request.account]
 
@@ -127,12 +224,13 @@ class Dlpm:
         for request in self._missing.take(MAX_REMATCHED):
             self._rematch(request, budget)
         admitted: list[Request] = []
-        if self._barrier is not None and not self._admit(self._barrier, budget, admitted):
+        barrier = self._barriers.request
+        if barrier is not None and not self._admit(barrier, budget, admitted):
             return admitted
         misfits: list[Request] = []
         held: list[Request] = []  # left out until the end of the step; other requests of their clients may enter
         rematches = MAX_REMATCHED
-        while len(held) < MAX_MISFITS and self._barrier is None:
+        while len(held) < MAX_MISFITS and self._barriers.request is None:
             candidate = self._next()
             if candidate is None:
                 break
@@ -141,7 +239,7 @@ class Dlpm:
             elif not self._strict and budget.awaits_prefix(candidate):
                 self._hold(candidate, held)
             elif self._admit(candidate, budget, admitted):
-                self._count_bypass(misfits, budget)
+                self._let_pass(misfits, budget)
             elif budget.closed:
                 break
             else:
@@ -177,20 +275,14 @@ class Dlpm:
         admitted.append(request)
         return True
 
-    def _count_bypass(self, misfits: Sequence[Request], budget: StepBudget) -> None:
-        """Count that a request was admitted before `misfits`; one that was passed too often becomes a barrier."""
-        if self._strict:
-            return
-        for request in misfits:
-            self._bypassed[request] = self._bypassed.get(request, 0) + 1
-            is_due = self._bypassed[request] >= MAX_BYPASS and self._barrier is None
-            if is_due and self._order.may_raise_barrier(request.account):
-                self._raise_barrier(request, budget)
+    def _let_pass(self, misfits: Sequence[Request], budget: StepBudget) -> None:
+        """Count that a request was admitted before `misfits`, and charge now for the one that is a barrier by it.
 
-    def _raise_barrier(self, request: Request, budget: StepBudget) -> None:
-        """Make `request` the barrier and charge for it now; its account is ranked at the end of the step."""
-        self._barrier = request
-        self._order.raise_barrier(request.account)
+        The account of the barrier is ranked at the end of the step.
+        """
+        request = None if self._strict else self._barriers.passed(misfits)
+        if request is None:
+            return
         tokens = 0 if request.paid else len(request.tokens) - budget.matched_tokens(request)
         request.prepaid = self._charging.extend(request, tokens)
         self._charge(request, request.prepaid)
@@ -266,5 +358,4 @@ class Dlpm:
             assert waits == in_queue, f"{account.name}: {waits} requests wait, {in_queue} in queue"
         self._deposits.check_invariants()
         waiting = [request for queue in self._order.queues.values() for request in queue.requests()]
-        assert len(waiting) == self._count, f"{len(waiting)} requests in queues, {self._count} counted"
         self._missing.check_invariants(waiting)

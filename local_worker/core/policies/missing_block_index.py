@@ -20,6 +20,10 @@ class MissingBlockIndex:
         # Newly cached blocks that requests miss, each with the last request that was already returned for it.
         self._newly_cached: deque[tuple[int, Request | None]] = deque()
 
+    def __len__(self) -> int:
+        """Return the number of waiting requests."""
+        return len(self._missing)
+
     def arrived(self, request: Request, matched: int) -> None:
         """Add `request`, which matches `matched` tokens."""
         self._missing[request] = None

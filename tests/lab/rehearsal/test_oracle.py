@@ -24,9 +24,8 @@ from local_worker.core import token_gatherer
 from local_worker.core.accounts.account import Account, Siblings
 from local_worker.core.accounts.tree import AccountTree
 from local_worker.core.output import Output, joined
-from local_worker.core.policies.deficit_order import DeficitOrder
 from local_worker.core.policies.deposits import Deposits
-from local_worker.core.policies.dlpm import Dlpm
+from local_worker.core.policies.dlpm import DeficitOrder, Dlpm
 from local_worker.core.policies.vtc import Vtc
 from local_worker.core.request import Request
 from local_worker.core.token_gatherer import HeldOutput, TokenGatherer

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from local_worker.core.accounts.charging import OutputCharge
 from local_worker.core.accounts.tree import AccountTree
 from local_worker.core.policies import QueuePolicy, QueuePolicyConfig
-from local_worker.core.policies.dlpm import MAX_BYPASS, MAX_MISFITS, MAX_PASSED, MAX_REMATCHED
+from local_worker.core.policies.barriers import MAX_BYPASS
+from local_worker.core.policies.dlpm import MAX_MISFITS, MAX_PASSED, MAX_REMATCHED
 from local_worker.core.request import Request
 from serving.bounded_client_map import MOST_IDLE
 from serving.cost import MICRO, Normalized, Profiled, WeightedTokens

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from local_worker.core.accounts.account import Account
 from local_worker.core.accounts.levels import FairnessLevels
 from local_worker.core.accounts.tree import AccountTree
-from local_worker.core.policies.deficit_order import DeficitOrder
+from local_worker.core.policies.barriers import MAX_BYPASS, Barriers
+from local_worker.core.policies.dlpm import DeficitOrder
 from local_worker.core.policies.prefix_match_queue import PrefixMatchQueue
 from local_worker.core.request import Request
 from tests.local_worker.core.accounts.test_tree import request_of, submit
@@ -199,19 +200,28 @@ def test_a_client_whose_requests_are_released_is_next_again() -> None:
     assert order.order.next_leaf() is leaf
 
 
-def test_a_barrier_may_be_raised_with_the_least_credit_and_once_in_a_round() -> None:
-    order = Order(USER)
+def test_a_barrier_is_raised_with_the_least_credit_and_once_in_a_round() -> None:
+    order, barriers = Order(USER), Barriers()
     leaf = order.waits("a")
-    assert not order.order.may_raise_barrier(leaf)
+    [request] = order.requests
+
+    def raises() -> bool:
+        for _ in range(MAX_BYPASS - 1):
+            assert barriers.passed([request]) is None
+        raised = barriers.passed([request])
+        assert barriers.request is raised
+        barriers.left(request)
+        return raised is request
+
+    assert not raises(), "without credit"
     order.order.next_leaf()
     assert order.charge(leaf, Q - 1) == 1
     order.check()
-    assert order.order.may_raise_barrier(leaf)
-    order.order.raise_barrier(leaf)
-    assert not order.order.may_raise_barrier(leaf)
+    assert raises()
+    assert not raises()
     order.charge(leaf, 1)
     order.order.next_leaf()
-    assert order.order.may_raise_barrier(leaf)
+    assert raises(), "in the next round"
 
 
 def test_accounts_have_one_level_unless_more_are_asked_for() -> None:
