@@ -36,7 +36,7 @@ NONE = CounterChange()
 
 
 @dataclass(slots=True, eq=False)
-class _Account:
+class _Counter:
     shared: int = 0  # the counter as this picker was last told it
     sent: CounterChange = NONE  # of which the picker does not know yet whether it has reached the others
     unsent: CounterChange = NONE
@@ -50,7 +50,7 @@ class ServiceCounters:
     """
 
     def __init__(self, most_idle: int = MOST_IDLE) -> None:
-        self._accounts: BoundedClientMap[str, _Account] = BoundedClientMap(most_idle)
+        self._accounts: BoundedClientMap[str, _Counter] = BoundedClientMap(most_idle)
         self._changed: dict[str, None] = {}  # accounts with unsent changes
         self._sent: dict[str, CounterChange] = {}
         self._moved: dict[str, None] = {}  # accounts that were not idle when their counter changed
@@ -100,7 +100,7 @@ class ServiceCounters:
         for name, counter in counters:
             account = self._accounts.get(name)
             if account is None:
-                account = self._accounts[name] = _Account()
+                account = self._accounts[name] = _Counter()
                 self._accounts.rest(name)
             account.shared = counter
             self._set(name, account, account.unsent.applied(counter))
@@ -133,18 +133,18 @@ class ServiceCounters:
             assert account.unsent == NONE or name in self._changed, f"{name}: {account.unsent} is never sent"
             assert account.sent in (NONE, self._sent.get(name)), f"{name}: {account.sent} was not sent"
 
-    def _account(self, name: str) -> _Account:
+    def _account(self, name: str) -> _Counter:
         found = self._accounts.get(name)
         if found is None:
-            found = self._accounts[name] = _Account()
+            found = self._accounts[name] = _Counter()
         return found
 
-    def _change(self, name: str, account: _Account, change: CounterChange) -> None:
+    def _change(self, name: str, account: _Counter, change: CounterChange) -> None:
         account.unsent = account.unsent.then(change)
         self._set(name, account, change.applied(account.counter))
         self._changed[name] = None
 
-    def _set(self, name: str, account: _Account, counter: int) -> None:
+    def _set(self, name: str, account: _Counter, counter: int) -> None:
         if counter != account.counter and not self._accounts.is_idle(name):
             self._moved[name] = None
         account.counter = counter
