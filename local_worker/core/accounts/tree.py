@@ -58,24 +58,16 @@ class AccountTree:
         account = self.client(client)
         return 0 if account is None else account.waiting
 
-    def find(self, path: Path) -> Account | None:
-        """Return the account at the end of `path`; None if there is none."""
-        siblings: Siblings | None = self.root
-        account = None
-        for name in path:
-            account = siblings.members.get(name) if siblings is not None else None
-            if account is None:
-                return None
-            siblings = account.members
-        return account
-
     def balance(self, path: Path) -> int:
         """Return the balance at the end of `path` in micro-units, also where there is no account."""
-        if (account := self.find(path)) is not None:
-            return account.balance
-        parent = self.find(path[:-1])
-        siblings = self.root if len(path) == 1 else parent.members if parent is not None else None
-        return siblings.newcomers_balance if siblings is not None else 0
+        siblings = self.root
+        for name in path[:-1]:
+            above = siblings.members.get(name)
+            if above is None or above.members is None:
+                return 0
+            siblings = above.members
+        account = siblings.members.get(path[-1])
+        return siblings.newcomers_balance if account is None else account.balance
 
     @property
     def droppable(self) -> int:

@@ -294,9 +294,7 @@ def flood(batcher: Batcher, callers: list[str], steps: int) -> None:
 
 
 def units(batcher: Batcher, path: Path) -> float:
-    account = batcher.queue.accounts.find(path)
-    assert account is not None
-    return account.weighted / MICRO
+    return next(account.weighted for account in batcher.queue.accounts if account.path == path) / MICRO
 
 
 # The callers of two siblings, and the paths of these.

@@ -252,9 +252,13 @@ def test_a_client_has_one_account_with_the_weight_of_the_highest_level(levels: s
     assert request.accounts[: len(request.path)] == request.account.lineage
 
 
-def test_an_account_is_found_by_its_path_only() -> None:
-    tree = AccountTree(FairnessLevels.parse("tenant,user"))
-    request = submit(tree, request_of("t/u", 1))
-    assert tree.find(("t", "t/u")) is request.account
-    assert tree.find(("t",)) is request.account.lineage[-1]
-    assert [tree.find(path) for path in ((), ("u",), ("t", "t/v"), ("t", "t/u", "i"))] == [None] * 4
+def test_a_balance_is_found_by_its_path_and_is_that_of_a_newcomer_where_there_is_no_account() -> None:
+    tree = AccountTree(FairnessLevels.parse("tenant,user"), most_idle=0, quantum=10)
+    for client, micro in (("t/u", 7), ("t/v", 3)):
+        request = submit(tree, request_of(client, 1))
+        request.account.charge(micro)
+        request.account.lineage[-1].charge(2 * micro)
+    tree.withdrawn(request)
+    submit(tree, request_of("t/w", 2))
+    paths = (("t",), ("t", "t/u"), ("t", "t/v"), ("u",), ("u", "u/u"), ("t", "t/u", "i"))
+    assert [tree.balance(path) for path in paths] == [-20, -7, -3, 0, 0, 0]
