@@ -44,7 +44,7 @@ ORDERS: Mapping[str, tuple[object, str, object]] = {
     "earliest after 16 admissions": (dlpm, "MAX_PASSED", 16),
     "earliest after 4 admissions": (dlpm, "MAX_PASSED", 4),
     "no waiting for a prefix": (PrefixCache, "is_underway", lambda *_: False),
-    "what waits is not spared": (PrefixCache, "queued", lambda *_: None),
+    "what waits is not spared": (PrefixCache, "arrived", PrefixCache.match),
 }
 
 
