@@ -16,10 +16,10 @@ from gateway.http.asgi import Receive, Scope, Send
 from gateway.http.browser_policy import BrowserPolicy
 from gateway.http.chat_completions import chat_completions
 from gateway.http.completions import completions
+from gateway.http.decoding import check_media_type
 from gateway.http.dialect import DETOKENIZE, MESSAGES, RESPONSES
 from gateway.http.errors import MethodNotAllowed, UnknownEndpoint
 from gateway.http.generation_handler import DriverFactory, GenerationHandler
-from gateway.http.media_type import check_media_type
 from gateway.http.messages import messages
 from gateway.http.models import Models
 from gateway.http.request import HttpRequest

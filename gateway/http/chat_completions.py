@@ -14,13 +14,12 @@ from gateway.http.api import Generation
 from gateway.http.chat_prompt import Message, chat_prompt
 from gateway.http.choices import ChoicesAnswer, ChoicesFormat
 from gateway.http.constraint import ChatSchemaFormat, JsonObjectFormat, TextFormat
-from gateway.http.decoding import decode
+from gateway.http.decoding import check_supported, decode
 from gateway.http.logprobs import ChatLogprobs
 from gateway.http.parameters import HARMLESS, Alternatives, Parameters, Unsupported
 from gateway.http.parts_answer import PartsAnswer
 from gateway.http.sampling import Maximum, bounded, drawn
 from gateway.http.tools import ToolDefinition, custom_names, left_out_tools, tool_choice, tools_to_offer
-from gateway.http.unsupported import check_supported
 from gateway.validation import MAX_MESSAGES, needs_call
 
 HARMLESS_IN_CHATS = {**HARMLESS, "add_special_tokens": (False,)}  # the chat template writes them

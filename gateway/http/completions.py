@@ -12,11 +12,10 @@ from gateway.call import Call
 from gateway.core.coalescer import OutputChunk
 from gateway.http.api import Generation
 from gateway.http.choices import ChoicesAnswer, ChoicesFormat
-from gateway.http.decoding import decode
+from gateway.http.decoding import check_supported, decode
 from gateway.http.logprobs import TextLogprobs
 from gateway.http.parameters import HARMLESS, MAX_CALLS, Alternatives, Parameters, Unsupported
 from gateway.http.sampling import Natural, drawn
-from gateway.http.unsupported import check_supported
 from serving.rpc.channel import MAX_REQUEST_BYTES
 
 HARMLESS_IN_TEXTS = {**HARMLESS, "add_special_tokens": (True,)}

@@ -9,14 +9,12 @@ from uvicorn.server import ServerState
 
 from fairlead.errors import FairleadError, InvalidRequest, QueueFull, Unavailable
 from gateway.core.connection_table import ConnectionTable
-from gateway.http.address import address_of
 from gateway.http.bounded_protocol import BoundedProtocol
 from gateway.http.cycle import HTTP_1_0, HttpCycle
+from gateway.http.dialect import refusal
 from gateway.http.errors import RequestTimeout
-from gateway.http.gathering_transport import GatheringTransport
 from gateway.http.head import complete_scope
-from gateway.http.reader_limit import ReaderLimit
-from gateway.http.refusal import refusal
+from gateway.http.transport import GatheringTransport, ReaderLimit, address_of
 
 MAX_PIPELINED = 64  # requests of a connection that wait for the one before them
 REUSE_SECONDS = 1  # of an idle connection at a server that stops: a request may be on its way

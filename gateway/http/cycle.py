@@ -8,7 +8,7 @@ from uvicorn.protocols.http.httptools_impl import HEADER_VALUE_RE, STATUS_LINE, 
 
 from fairlead.errors import FairleadError
 from gateway.http.asgi import Headers
-from gateway.http.refusal import refusal
+from gateway.http.dialect import refusal
 
 HTTP_1_0 = "1.0"
 

@@ -1,14 +1,17 @@
-"""JSON bodies as typed requests; what does not fit is refused by name."""
+"""JSON bodies as typed requests; what has another form, does not fit or is not obeyed is refused by name."""
 
 import re
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
 from fairlead.errors import InvalidRequest
+from gateway.http.errors import UnsupportedMediaType
 from gateway.json_shape import check_shape
 
 T = TypeVar("T")
+CHARSETS = ("utf-8", "utf8", "us-ascii")
 # Pairs of escapes, escaped backslashes, and then halves of pairs, which stand alone.
 _ESCAPES = re.compile(rb"\\u[dD][89aAbB]..\\u[dD][c-fC-F]..|\\\\|\\u[dD][89a-fA-F]..", re.DOTALL)
 HALF = 6  # bytes of a single escape
@@ -53,3 +56,39 @@ def _decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
 
 def _whole(escape: re.Match[bytes]) -> bytes:
     return rb"\ufffd" if len(escape[0]) == HALF else escape[0]
+
+
+def check_supported(
+    asked: msgspec.Struct, unsupported: type[msgspec.Struct], harmless: Mapping[str, tuple[Any, ...]]
+) -> None:
+    """Raise InvalidRequest for a parameter of `asked` that asks for something and is not obeyed, naming it.
+
+    Those are the fields that `unsupported`, a class that `asked` inherits from, itself adds; `harmless` are their
+    values that ask for nothing but what is done anyway.
+    """
+    for name in unsupported.__annotations__:
+        value = getattr(asked, name)
+        if value is not None and value not in harmless.get(name, ()):
+            raise InvalidRequest("this parameter is not supported yet", name)
+
+
+def check_media_type(headers: Mapping[str, str]) -> None:
+    """Raise UnsupportedMediaType for a body in another form.
+
+    A browser sends other types to any origin without asking it. A program that is no browser may leave out the type.
+    """
+    encoding = headers.get("content-encoding", "identity").strip().lower()
+    if encoding != "identity":
+        raise UnsupportedMediaType(f"a body must not be compressed, got {encoding[:32]!r}", "content-encoding")
+    if "content-type" not in headers and "origin" not in headers and "sec-fetch-site" not in headers:
+        return
+    given = headers.get("content-type", "")
+    kind, *parameters = (part.strip().lower() for part in given.split(";"))
+    if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+        raise UnsupportedMediaType(
+            f"must be application/json, got {given[:64]!r}; with curl, add -H 'content-type: application/json'",
+            "content-type",
+        )
+    for name, _, value in (parameter.partition("=") for parameter in parameters):
+        if name == "charset" and value.strip('"') not in CHARSETS:
+            raise UnsupportedMediaType(f"the charset of JSON is utf-8, got {value[:32]!r}", "content-type")

@@ -1,13 +1,13 @@
 """The dialects of the APIs: how each of them writes errors, names requests and keeps a stream alive."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from fairlead.errors import FairleadError, TooLong
 from gateway.http.asgi import Headers
-from gateway.http.errors import describe, status_of
+from gateway.http.errors import describe, error_headers, status_of
 from gateway.http.sse import PING, named_event
 
 MESSAGES = "/v1/messages"
@@ -141,3 +141,19 @@ DIALECTS: Sequence[tuple[str, Dialect]] = (
 def dialect_of(path: str) -> Dialect:
     """Return the dialect of `path` and of whatever lies below it."""
     return next((dialect for begin, dialect in DIALECTS if path == begin or path.startswith(f"{begin}/")), OPENAI)
+
+
+class HttpRefusal(NamedTuple):
+    """Status, headers and body of a whole answer."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
+def refusal(error: FairleadError, path: str) -> HttpRefusal:
+    """Return `error` as the API at `path` tells it."""
+    dialect = dialect_of(path)
+    body = dialect.error_body(error, "")
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *error_headers(error)]
+    return HttpRefusal(dialect.status(error), headers, body)

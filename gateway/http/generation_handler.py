@@ -14,13 +14,12 @@ from gateway.core.call_commands import Finished
 from gateway.core.client_limits import HeldBytesLimiter
 from gateway.core.coalescer import OutputChunk
 from gateway.driver import CallDriver, CallerPort
+from gateway.http.answer_headers import MOST, left_out_header, limit_headers, unknown_fields
 from gateway.http.api import Answer, Api, Generation, ParsedRequest
 from gateway.http.asgi import Headers
 from gateway.http.caller import HttpCaller
 from gateway.http.collected_output import CollectedOutput
 from gateway.http.event_stream import EventStream
-from gateway.http.left_out import MOST, left_out_header, unknown_fields
-from gateway.http.limit_headers import limit_headers
 from gateway.http.request import HttpRequest
 from serving import interaction_header
 from serving.names import tenant_of

@@ -13,12 +13,10 @@ from gateway.http.api import Generation
 from gateway.http.blocks import MessageBlocks, ToolChoice, ToolSchema, choice_of, left_out_tools, tools_of
 from gateway.http.constraint import of_schema
 from gateway.http.content import Content, text_of
-from gateway.http.decoding import decode
+from gateway.http.decoding import check_supported, decode
 from gateway.http.message_answer import MessageAnswer
 from gateway.http.sampling import Maximum, Sampling, bounded
-from gateway.http.session import session_of
-from gateway.http.unsupported import check_supported
-from gateway.http.user_id import named_by
+from gateway.http.session import named_by, session_of
 from gateway.http.wishes import Level, Wish, ask, thinking, without_effect
 from gateway.validation import MAX_MESSAGES, needs_call
 

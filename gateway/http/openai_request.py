@@ -7,8 +7,7 @@ import msgspec
 
 from gateway.core.session_tree import Session
 from gateway.http.sampling import Sampling
-from gateway.http.session import session_of
-from gateway.http.user_id import UserId, named_by
+from gateway.http.session import UserId, named_by, session_of
 
 
 class OpenAIRequest(Sampling, kw_only=True):

@@ -1,11 +1,11 @@
 """One HTTP request: its headers, its body within bounds, and the way back to its caller."""
 
 from fairlead.errors import Cancelled, FairleadError
-from gateway.http.address import address_of
 from gateway.http.asgi import Event, Headers, Receive, Scope, Send
 from gateway.http.connection import HttpConnection
 from gateway.http.dialect import dialect_of
 from gateway.http.errors import BodyTooLarge, error_headers
+from gateway.http.transport import address_of
 from gateway.tenants import Credentials
 from serving.rpc.channel import MAX_REQUEST_BYTES
 from serving.rpc.message_body_limiter import MessageBodyLimiter

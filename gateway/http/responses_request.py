@@ -8,12 +8,11 @@ import msgspec
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
 from gateway.http.constraint import JsonObjectFormat, SchemaFormat, TextFormat, TextOptions, of_schema
-from gateway.http.decoding import decode
+from gateway.http.decoding import check_supported, decode
 from gateway.http.input_item import InputItem
 from gateway.http.openai_request import OpenAIRequest
 from gateway.http.response_tools import ResponseTool, ResponseTools
 from gateway.http.sampling import Maximum
-from gateway.http.unsupported import check_supported
 from gateway.http.wishes import Level, Wish, effort, verbosity, without_effect
 from gateway.validation import MAX_MESSAGES, needs_call
 

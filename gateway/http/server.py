@@ -12,7 +12,6 @@ from uvicorn.server import ServerState
 from fairlead.errors import Unavailable
 from gateway.core.connection_table import ConnectionTable
 from gateway.http.asgi import Receive, Scope, Send
-from gateway.http.buffered_connection import BufferedConnection
 from gateway.http.connection import HttpConnection
 from gateway.http.head import MAX_HEAD
 from serving.config import ConfigError
@@ -24,6 +23,41 @@ FAREWELL_SECONDS = 1.0
 BACKLOG = 2048
 MAX_CONNECTIONS = 8192
 MAX_UNREAD = 32 * 2**20  # bytes of heads and bodies that have been received and not been read yet
+
+
+class BufferedConnection(asyncio.BufferedProtocol):
+    """Has `connection` read through `buffer`, which all connections share: what is read is taken out at once.
+
+    An event loop would hand over up to 256 KiB at a time, of thousands of callers that have shown no key.
+    """
+
+    def __init__(self, connection: HttpConnection, buffer: memoryview) -> None:
+        self._connection = connection
+        self._buffer = buffer
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """See asyncio.BaseProtocol."""
+        self._connection.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.BaseProtocol."""
+        self._connection.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """See asyncio.BaseProtocol."""
+        self._connection.pause_writing()
+
+    def resume_writing(self) -> None:
+        """See asyncio.BaseProtocol."""
+        self._connection.resume_writing()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """See asyncio.BufferedProtocol."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See asyncio.BufferedProtocol."""
+        self._connection.data_received(bytes(self._buffer[:nbytes]))
 
 
 class HttpServer:

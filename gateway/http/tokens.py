@@ -8,12 +8,11 @@ from fairlead.errors import InvalidRequest
 from fairlead.token_ids import pack_ids
 from fairlead.v1 import common_pb2, worker_pb2
 from gateway.http.chat_prompt import Message, chat_prompt
-from gateway.http.decoding import decode
+from gateway.http.decoding import check_supported, decode
 from gateway.http.messages import conversation
 from gateway.http.request import HttpRequest
 from gateway.http.sampling import Natural
 from gateway.http.tools import ToolDefinition, tools_to_offer
-from gateway.http.unsupported import check_supported
 from gateway.tokenization import Tokenization
 from gateway.validation import MAX_MESSAGES
 from serving.rpc.message_body_limiter import MessageBodyLimiter

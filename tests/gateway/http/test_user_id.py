@@ -6,7 +6,7 @@ import pytest
 
 from gateway.core.session_tree import Session
 from gateway.http.chat_completions import chat_completions
-from gateway.http.user_id import MAX_USER_ID, UserId, named_by, parse
+from gateway.http.session import MAX_USER_ID, UserId, named_by, parse_user_id
 from tests.gateway.http.http_client import CHAT, HELLO, MESSAGES, RESPONSES, TEXT, HttpClient
 from tests.services import Process
 
@@ -62,7 +62,7 @@ def test_every_session_of_claude_code_is_the_same_client(
     ],
 )
 def test_ids(text: object, expected: UserId) -> None:
-    assert parse(text, "user") == expected
+    assert parse_user_id(text, "user") == expected
 
 
 @pytest.mark.parametrize(("path", "field"), [*FIELDS, (MESSAGES, "metadata")])

@@ -1,4 +1,4 @@
-"""What was left out of a request that is answered, and the header that names it. docs/http.md has the rule."""
+"""Headers of an answer: what was left out of its request (docs/http.md has the rule), and how close a limit is."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,6 +9,7 @@ import msgspec
 
 from gateway.http.asgi import Headers
 from gateway.http.decoding import decode_again
+from throttler.core.throttle import LimitStatus
 
 NAME = b"x-fairlead-ignored"
 MOST = 1024  # bytes of the header's value, but for the last mark
@@ -54,3 +55,17 @@ def _structs(annotation: Any) -> list[type[msgspec.Struct]]:
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
         return [annotation]
     return [kind for part in get_args(annotation) if isinstance(part, type) for kind in _structs(part)]
+
+
+def limit_headers(unit: bytes, status: LimitStatus | None) -> Headers:
+    """Return the limit in `unit` (requests or tokens), what remains of it, and the seconds until all of it does.
+
+    There are no headers without a limit.
+    """
+    if status is None:
+        return []
+    return [
+        (b"x-ratelimit-limit-" + unit, b"%d" % status.limit),
+        (b"x-ratelimit-remaining-" + unit, b"%d" % status.remaining),
+        (b"x-ratelimit-reset-" + unit, b"%.3fs" % status.reset),
+    ]

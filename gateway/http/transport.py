@@ -1,10 +1,12 @@
-"""A transport that passes on once what is written during one turn of the event loop."""
+"""The transport of a connection: it gathers writes, has a limit on the patience with its reader, and an address."""
 
 import asyncio
+import ipaddress
 from typing import Any
 
 # A socket that is closed with unread input resets its connection, and what it sent last may be lost with it.
 READING_SECONDS = 1.0
+PREFIX_BITS = 64  # of an IPv6 address: what one host has is at least a network of this size
 
 
 class GatheringTransport(asyncio.Transport):
@@ -69,3 +71,43 @@ class GatheringTransport(asyncio.Transport):
         held, self._held = self._held, []
         if held and not self.is_closing():
             self._transport.write(held[0] if len(held) == 1 else b"".join(held))
+
+
+class ReaderLimit:
+    """Aborts a connection whose caller has read nothing for `seconds` while something waits to be sent."""
+
+    def __init__(self, transport: asyncio.WriteTransport, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._seconds = seconds
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin to wait for the caller; nothing more is written for now."""
+        self.stop()
+        self._timer = self._loop.call_later(self._seconds, self._check, self._transport.get_write_buffer_size())
+
+    def stop(self) -> None:
+        """Wait no longer: the caller has read, or is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _check(self, unread: int) -> None:
+        if self._transport.get_write_buffer_size() < unread:
+            self.start()
+        else:
+            self._transport.abort()
+
+
+def address_of(client: tuple[str, int] | None) -> str:
+    """Return the address of `client`, of IPv6 the network; empty for a connection without one."""
+    if client is None:
+        return ""
+    try:
+        address = ipaddress.ip_address(client[0].partition("%")[0])
+    except ValueError:
+        return client[0]
+    if address.version == 4:
+        return str(address)
+    return str(address.ipv4_mapped or ipaddress.ip_network((int(address), PREFIX_BITS), strict=False))

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from gateway.http.gathering_transport import GatheringTransport
+from gateway.http.transport import GatheringTransport
 from tests.gateway.http.wire import Wire
 
 
