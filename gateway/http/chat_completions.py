@@ -1,7 +1,6 @@
 """POST /v1/chat/completions."""
 
-from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from collections.abc import Collection, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -90,26 +89,14 @@ class ChatCompletionRequest(Parameters, kw_only=True):
 
     def answer(self, call: Call) -> ChoicesAnswer:
         """See ParsedRequest."""
-        choices, last = self.n or 1, self.messages[-1]
-        echoed = [last.text("messages")] * choices if self.echo and last.role == "assistant" else []
+        last, known = self.messages[-1], call.output_format
+        echoed = [last.text("messages")] * (self.n or 1) if self.echo and last.role == "assistant" else []
         logprobs = ChatLogprobs() if self.logprobs else None
-        writer: Callable[..., ChoicesAnswer] = ChoicesAnswer
-        known = call.output_format
-        if known.tool_calls or known.reasoning or known.response_template:
-            writer = partial(
-                PartsAnswer,
-                most_calls=1 if self.parallel_tool_calls is False else None,
-                customs=custom_names(self.tools),
-            )
-        return writer(
-            FORM,
-            call,
-            choices=choices,
-            includes_usage=self.includes_usage,
-            counts_tokens=self.counts_tokens,
-            echoed=echoed,
-            logprobs=logprobs,
-        )
+        if not (known.tool_calls or known.reasoning or known.response_template):
+            return ChoicesAnswer(FORM, call, self, echoed, logprobs)
+        most_calls = 1 if self.parallel_tool_calls is False else None
+        customs = custom_names(self.tools)
+        return PartsAnswer(FORM, call, self, echoed, logprobs, most_calls=most_calls, customs=customs)
 
 
 _DECODER = msgspec.json.Decoder(ChatCompletionRequest)

@@ -16,6 +16,7 @@ from gateway.call import Call
 from gateway.core.coalescer import OutputChunk
 from gateway.http.dialect import OPENAI
 from gateway.http.logprobs import Logprobs, prompt_text
+from gateway.http.parameters import Parameters
 from gateway.http.sse import DONE, event
 
 NOTHING = OutputChunk(b"", "", ())
@@ -45,16 +46,13 @@ class ChoicesAnswer:
         self,
         form: ChoicesFormat,
         call: Call,
-        *,
-        choices: int,
-        includes_usage: bool,
-        counts_tokens: bool,
-        echoed: Sequence[str | None] = (),
-        logprobs: Logprobs | None = None,
+        asked: Parameters,
+        echoed: Sequence[str | None],
+        logprobs: Logprobs | None,
     ) -> None:
         self._form = form
-        self._choices = choices
-        self._includes_usage = includes_usage
+        self._choices = asked.n or 1
+        self._includes_usage = asked.includes_usage
         self._echoed = echoed  # each call's prompt, to stand before its output; None: known by its tokens
         self._prompts: dict[int, str] = {}  # by index: the prompt that stands before the output in a whole answer
         self._logprobs = logprobs
@@ -64,9 +62,9 @@ class ChoicesAnswer:
             "model": call.model,
         }
         self._head = b"data: " + msgspec.json.encode({"object": form.chunk, **self._named})[:-1] + b',"choices":['
-        self._tail = b',"usage":null}\n\n' if includes_usage else b"}\n\n"
+        self._tail = b',"usage":null}\n\n' if asked.includes_usage else b"}\n\n"
         self._after_text = form.close + NO_LOGPROBS + GOES_ON
-        self._counted: dict[int, int] | None = {} if counts_tokens else None  # tokens by index
+        self._counted: dict[int, int] | None = {} if asked.counts_tokens else None  # tokens by index
         self._further: dict[int, bytes] = {}  # by index: what stands before its further text
 
     def chunk(self, index: int, call: Call, chunk: OutputChunk) -> bytes:

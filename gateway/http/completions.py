@@ -89,20 +89,11 @@ class CompletionRequest(UnsupportedByCompletions, kw_only=True):
 
     def answer(self, call: Call) -> ChoicesAnswer:
         """See ParsedRequest."""
-        choices = self.n or 1
         prompts = [prompt if isinstance(prompt, str) else None for prompt in self._prompts()]
-        echoed = [prompt for prompt in prompts for _ in range(choices)] if self.echo else []
+        echoed = [prompt for prompt in prompts for _ in range(self.n or 1)] if self.echo else []
         logprobs = None if self.logprobs is None else TextLogprobs()
         writer = PromptsAnswer if self._is_only_echo else ChoicesAnswer
-        return writer(
-            FORM,
-            call,
-            choices=choices,
-            includes_usage=self.includes_usage,
-            counts_tokens=self.counts_tokens,
-            echoed=echoed,
-            logprobs=logprobs,
-        )
+        return writer(FORM, call, self, echoed, logprobs)
 
     @property
     def _is_only_echo(self) -> bool:

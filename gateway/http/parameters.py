@@ -8,10 +8,11 @@ import msgspec
 from fairlead.v1 import common_pb2
 from gateway.http.constraint import ConstrainedRequest
 from gateway.http.sampling import Maximum, Natural
-from gateway.http.wishes import Level, Wish, effort, verbosity, without_effect
+from gateway.http.wishes import Level, Wish, effort, thought, verbosity, without_effect
 from serving.sampling_params import MAX_LOGPROBS, check_biases
 
 MAX_CALLS = 128
+THOUGHTS = ("reasoning", "thinking", "enable_thinking", "think")  # wishes for thinking
 Alternatives = Annotated[int, msgspec.Meta(ge=0, le=MAX_LOGPROBS)]  # most likely tokens at a position
 Choices = Annotated[int, msgspec.Meta(ge=1, le=MAX_CALLS)]
 
@@ -80,6 +81,10 @@ class Parameters(Unsupported, kw_only=True):
     logit_bias: dict[Natural, float] | None = None
     reasoning_effort: Level | None = None
     verbosity: Level | None = None
+    reasoning: Any = None  # other APIs' fields for the same wish
+    thinking: Any = None
+    enable_thinking: Any = None
+    think: Any = None
     web_search_options: Any = None  # a tool of OpenAI's servers, left out as those among `tools` are
 
     @property
@@ -94,7 +99,8 @@ class Parameters(Unsupported, kw_only=True):
 
     def wishes(self) -> list[Wish]:
         """Return what the body wishes for."""
-        wishes = [*effort("reasoning_effort", self.reasoning_effort), *verbosity("verbosity", self.verbosity)]
+        wishes = [wish for field in THOUGHTS for wish in thought(field, getattr(self, field))]
+        wishes += [*effort("reasoning_effort", self.reasoning_effort), *verbosity("verbosity", self.verbosity)]
         return wishes if self.web_search_options is None else [*wishes, Wish("web_search_options")]
 
     def left_out(self, granted: Collection[str]) -> list[str]:

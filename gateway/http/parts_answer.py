@@ -16,6 +16,7 @@ from gateway.call import Call
 from gateway.core.coalescer import OutputChunk
 from gateway.http.choices import GOES_ON, NOTHING, REASONS, ChoicesAnswer, ChoicesFormat
 from gateway.http.logprobs import Logprobs
+from gateway.http.parameters import Parameters
 from gateway.http.tools import custom_text
 
 TOOL_CALLS = b'"tool_calls"'
@@ -39,24 +40,14 @@ class PartsAnswer(ChoicesAnswer):
         self,
         form: ChoicesFormat,
         call: Call,
+        asked: Parameters,
+        echoed: Sequence[str | None],
+        logprobs: Logprobs | None,
         *,
-        choices: int,
-        includes_usage: bool,
-        counts_tokens: bool,
-        echoed: Sequence[str | None] = (),
-        logprobs: Logprobs | None = None,
-        most_calls: int | None = None,
-        customs: Collection[str] = (),
+        most_calls: int | None,
+        customs: Collection[str],
     ) -> None:
-        super().__init__(
-            form,
-            call,
-            choices=choices,
-            includes_usage=includes_usage,
-            counts_tokens=counts_tokens,
-            echoed=echoed,
-            logprobs=logprobs,
-        )
+        super().__init__(form, call, asked, echoed, logprobs)
         self._new = partial(output_parser, call.output_format)
         self._most_calls = most_calls
         self._customs = customs

@@ -11,6 +11,7 @@ from serving.sampling_params import check_stops
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 Maximum = Annotated[int, msgspec.Meta(ge=0)]  # of tokens; programs send the largest integer of their language
 SEEDS = 2**64
+LEAST_TOP_P = 1e-9  # the APIs allow 0, engines do not: the most likely token alone
 
 
 class Sampling(msgspec.Struct, kw_only=True):
@@ -37,7 +38,7 @@ class Sampling(msgspec.Struct, kw_only=True):
         return common_pb2.SamplingParams(
             max_tokens=None if max_tokens is None else bounded(max_tokens),
             temperature=1.0 if self.temperature is None else self.temperature,
-            top_p=self.top_p,
+            top_p=LEAST_TOP_P if self.top_p == 0 else self.top_p,
             top_k=None if self.top_k is None else max(0, self.top_k),
             min_p=self.min_p,
             stop=stop or (),

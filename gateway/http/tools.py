@@ -51,9 +51,12 @@ class CustomDefinition(msgspec.Struct):
 class ToolDefinition(msgspec.Struct):
     """A tool of a chat; others than functions and custom ones are left out."""
 
-    type: str
+    type: str | None = None  # a function, if it is not given
     function: FunctionDefinition | None = None
     custom: CustomDefinition | None = None
+
+    def __post_init__(self) -> None:
+        self.type = self.type or "function"
 
 
 def tools_to_offer(tools: Sequence[ToolDefinition] | None, choice: Any) -> list[common_pb2.Tool]:
@@ -83,7 +86,7 @@ def tool_choice(choice: Any, parallel: bool | None) -> common_pb2.ToolChoice:
     match choice if allowed is None else allowed.mode:
         case None | "auto" | "none":
             return common_pb2.ToolChoice(single=single)
-        case "required":
+        case "required" | "any":  # Mistral's word
             return common_pb2.ToolChoice(required=True, single=single)
         case (
             {"type": "function" | "custom", "name": str(name)}

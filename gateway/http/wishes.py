@@ -8,7 +8,8 @@ import msgspec
 from fairlead.prompt import as_template_kwargs
 from fairlead.v1 import common_pb2
 
-Level = Annotated[str, msgspec.Meta(max_length=32)]  # of an effort or a verbosity; APIs and models differ in the names
+LONGEST = 32  # characters
+Level = Annotated[str, msgspec.Meta(max_length=LONGEST)]  # of an effort or a verbosity, whose names differ
 
 
 class Wish(NamedTuple):
@@ -22,6 +23,26 @@ def effort(field: str, level: str | None) -> Iterator[Wish]:
     """Yield the wish for so much reasoning, if there is one; `none` wishes for no reasoning."""
     if level is not None:
         yield Wish(field, {"reasoning_effort": level, **thinking(level != "none")})
+
+
+def thought(field: str, asked: Any) -> Iterator[Wish]:
+    """Yield the wish that the model thinks, or does not, in the forms that OpenAI-compatible APIs have for it.
+
+    Whatever has another form wishes for something that nobody here knows.
+    """
+    match asked:
+        case bool():
+            yield Wish(field, thinking(asked))
+        case str() if len(asked) <= LONGEST:
+            yield from effort(field, asked)
+        case {"effort": str(level)} if len(level) <= LONGEST:
+            yield from effort(field, level)
+        case {"enabled": bool(wanted)}:
+            yield Wish(field, thinking(wanted))
+        case {"type": str(kind)}:
+            yield Wish(field, thinking(kind != "disabled"))
+        case _ if asked:
+            yield Wish(field)
 
 
 def verbosity(field: str, level: str | None) -> Iterator[Wish]:

@@ -161,6 +161,8 @@ FITTING: Mapping[str, SearchStrategy[Any]] = {
     "tool_choice": CHOICES | ANYTHING,
     "reasoning_effort": LEVELS,
     "verbosity": LEVELS,
+    "enable_thinking": st.booleans() | ANYTHING,
+    "think": st.booleans() | LEVELS,
     "reasoning": st.fixed_dictionaries({}, optional={"effort": LEVELS, "summary": LEVELS, "unheard_of": ANYTHING}),
     "text": st.fixed_dictionaries({}, optional={"verbosity": LEVELS, "format": st.just({"type": "text"}) | ANYTHING}),
     "truncation": st.sampled_from(["auto", "disabled"]) | WORDS,

@@ -16,6 +16,14 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 SHORTEST = 3  # characters of a piece
 UNKNOWN, END = "<unk>", "<end>"
+THOUGHTS = "<think>\nHm, rather wet.\n</think>\n\nIt rains."
+# Writes tools, calls in the format of Hermes, and the names of functions before their results; knows reasoning.
+TEMPLATE = """
+{%- for tool in tools or [] %}tool {{ tool.function.name }}: {{ tool.function.parameters | tojson }}\n{% endfor %}
+{%- for m in messages %}{% for call in m.tool_calls or [] %}<tool_call>
+{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
+</tool_call>{% endfor %}{% if m.role == "tool" %}{{ m.name }}|{% endif %}{{ m.content }}{% endfor %}
+{#- </think> #}"""
 
 
 def save_scripted_model(

@@ -85,6 +85,13 @@ def test_special_tokens_are_those_of_the_api(http: HttpClient) -> None:
         assert ask(add_special_tokens=not own).error["param"] == "add_special_tokens"
 
 
+def test_the_least_top_p_of_the_apis_is_taken(http: HttpClient) -> None:
+    assert (
+        http.chat(top_p=0).status == http.post(MESSAGES, {"messages": HELLO, "max_tokens": 1, "top_p": 0}).status == 200
+    )
+    assert http.chat(top_p=-0.1).error["param"] == "top_p"
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_chat_may_echo_what_it_continues(http: HttpClient, stream: bool) -> None:
     body = {"messages": BEGUN, "max_tokens": 4, "seed": 1, "ignore_eos": True, "stream": stream, "n": 2}

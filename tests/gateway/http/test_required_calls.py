@@ -19,6 +19,10 @@ FUNCTIONS: list[dict[str, Any]] = [{"name": "weather", "parameters": SCHEMA}, {"
 CHAT_TOOLS = [{"type": "function", "function": function} for function in FUNCTIONS]
 RESPONSES_TOOLS = [{"type": "function", **function} for function in FUNCTIONS]
 MESSAGES_TOOLS = [{"name": "weather", "input_schema": SCHEMA}, {"name": "clock", "input_schema": {}}]
+HABITS: list[dict[str, Any]] = [
+    {"tool_choice": "any"},  # Mistral's word
+    {"tools": [{"function": function} for function in FUNCTIONS]},  # without their type
+]
 CLOCK_BY_NAME = {"type": "function", "function": {"name": "clock"}}
 Calls = list[tuple[str, Any]]
 
@@ -53,7 +57,14 @@ def are_allowed(calls: Calls) -> bool:
 
 
 def test_a_required_call_is_made_whole_and_streamed(http: HttpClient) -> None:
-    for fields in ({}, {"temperature": 0.0}, {"parallel_tool_calls": False}, {"n": 1, "seed": 2}):
+    ways: list[dict[str, Any]] = [
+        {},
+        {"temperature": 0.0},
+        {"parallel_tool_calls": False},
+        {"n": 1, "seed": 2},
+        *HABITS,
+    ]
+    for fields in ways:
         asked: dict[str, Any] = {"tool_choice": "required", **fields}
         calls = told(chat(http, **asked))
         assert are_allowed(calls)

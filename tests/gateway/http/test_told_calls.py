@@ -8,30 +8,28 @@ import pytest
 from tests.gateway.http.clients import run
 from tests.gateway.http.conftest import serving
 from tests.gateway.http.http_client import CHAT, MESSAGES, RESPONSES, HttpClient
-from tests.gateway.http.scripted_model import save_scripted_model
+from tests.gateway.http.scripted_model import TEMPLATE, THOUGHTS, save_scripted_model
 from tests.gateway.http.test_openai_client import CLIENT, HEAD
 from tests.services import Stack
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]  # a worker loads torch and transformers
 
 SCRIPTS = {
-    "thoughts": "<think>\nHm, rather wet.\n</think>\n\nIt rains.",
+    "thoughts": THOUGHTS,
     "newline": '<tool_call>\n{"name": "write", "arguments": {"text": "first\nnext"}}\n</tool_call>',
     "custom": '<tool_call>{"name":"patch","arguments":{"input":"*** Begin"}}',
     "spaced": '<tool_call> {"name": "office__mail" , "arguments": { "to": "Ann"} }',
     "loudly": "WITH ALL EFFORT",
     "softly": "hardly any effort",
 }
-TEMPLATE = """
-{%- for tool in tools or [] %}tool {{ tool.function.name }}: {{ tool.function.parameters | tojson }}\n{% endfor %}
-{%- for m in messages %}{% for call in m.tool_calls or [] %}<tool_call>
-{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
-</tool_call>{% endfor %}{{ m.content }}{% endfor %}
+WISHES = (
+    TEMPLATE
+    + """
 {%- if enable_thinking %}thoughts{% endif %}
 {%- if reasoning_effort is defined %}
 {%- if reasoning_effort not in ("low", "high") %}{{ raise_exception("no such effort") }}{% endif %}
-{{- "loudly" if reasoning_effort == "high" else "softly" }}{% endif %}
-{#- </think> #}"""
+{{- "loudly" if reasoning_effort == "high" else "softly" }}{% endif %}"""
+)
 PROGRAM = """
 def checked(model):
     type(model).model_validate(model.model_dump(), strict=True)
@@ -91,7 +89,7 @@ print("done")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpClient]:
     """A gateway before a worker whose model follows the scripts."""
     folder = tmp_path_factory.mktemp("speaking")
-    save_scripted_model(folder / "model", TEMPLATE, SCRIPTS)
+    save_scripted_model(folder / "model", WISHES, SCRIPTS)
     stack = Stack(folder)
     settings = {"engine": "transformers", "served_name": "tiny", "threads": 1, "kv_tokens": 4096, "dtype": "float32"}
     stack.worker("a", **settings, model=str(folder / "model"))
@@ -153,6 +151,15 @@ def test_a_chat_tells_calls_of_custom_tools_as_its_api_does(model: HttpClient) -
         (CHAT, {"reasoning_effort": "medium", "verbosity": "low"}, "newline", "reasoning_effort, verbosity"),
         (CHAT, {"reasoning_effort": "low", "verbosity": "low"}, "softly", "verbosity"),
         (CHAT, {"reasoning_effort": "high", "chat_template_kwargs": {"reasoning_effort": "low"}}, "softly", ""),
+        (CHAT, {"thinking": {"type": "enabled"}}, "thoughts", ""),  # DeepSeek, GLM, Kimi
+        (CHAT, {"thinking": {"type": "disabled"}, "reasoning_effort": "high"}, "loudly", ""),
+        (CHAT, {"enable_thinking": True}, "thoughts", ""),  # Qwen's
+        (CHAT, {"enable_thinking": False, "thinking_budget": 0}, "newline", "thinking_budget"),
+        (CHAT, {"reasoning": {"effort": "low", "exclude": True}}, "softly", ""),  # OpenRouter
+        (CHAT, {"reasoning": {"enabled": True, "max_tokens": 100}}, "thoughts", ""),
+        (CHAT, {"think": True}, "thoughts", ""),  # Ollama
+        (CHAT, {"think": "high"}, "loudly", ""),
+        (CHAT, {"think": [], "thinking": 5, "reasoning": {"effort": 2**99}}, "newline", "reasoning, thinking"),
         (RESPONSES, {"reasoning": {"effort": "low", "summary": "auto"}}, "softly", ""),
         (MESSAGES, {"thinking": {"type": "adaptive"}}, "thoughts", ""),
         (MESSAGES, {"thinking": {"type": "enabled", "budget_tokens": 31999}}, "thoughts", ""),

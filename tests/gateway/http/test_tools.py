@@ -11,7 +11,7 @@ from tests.gateway.http import test_anthropic_client as anthropic_client
 from tests.gateway.http.clients import run
 from tests.gateway.http.conftest import serving
 from tests.gateway.http.http_client import CHAT, RESPONSES, TOKENIZE, HttpClient
-from tests.gateway.http.scripted_model import save_scripted_model
+from tests.gateway.http.scripted_model import TEMPLATE, THOUGHTS, save_scripted_model
 from tests.gateway.http.test_openai_client import CLIENT, HEAD
 from tests.services import Process, Stack
 
@@ -21,16 +21,10 @@ WEATHER = '<tool_call>\n{"name": "weather", "arguments": {"city": "%s"}}\n</tool
 SCRIPTS = {
     "single": WEATHER % "Paris",
     "parallel": "Let me look.\n\n" + WEATHER % "Oslo" + "\n" + WEATHER % "Rome, the capital",
-    "thoughts": "<think>\nHm, rather wet.\n</think>\n\nIt rains.",
+    "thoughts": THOUGHTS,
     "broken": "<tool_call>weather(Bern)</tool_call>",
     "plain text": "A tide rises twice a day.",
 }
-TEMPLATE = """
-{%- for tool in tools or [] %}tool {{ tool.function.name }}: {{ tool.function.parameters | tojson }}\n{% endfor %}
-{%- for m in messages %}{% for call in m.tool_calls or [] %}<tool_call>
-{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
-</tool_call>{% endfor %}{% if m.role == "tool" %}{{ m.name }}|{% endif %}{{ m.content }}{% endfor %}
-{#- </think> #}"""
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 TOOLS = [{"type": "function", "function": {"name": "weather", "description": "Tell it.", "parameters": SCHEMA}}]
 PROGRAM = """

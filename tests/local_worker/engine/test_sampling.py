@@ -80,6 +80,7 @@ def test_top_k_keeps_the_k_most_likely() -> None:
 def test_top_p_keeps_the_least_set_that_reaches_p() -> None:
     # Probabilities 0.64, 0.24, 0.09, …: two tokens reach 0.7.
     assert_close(frequencies(temperature=1.0, top_p=0.7), [*softmax([2.0, 1.0]), 0.0, 0.0, 0.0])
+    assert_close(frequencies(temperature=1.0, top_p=1e-9), [1.0, 0.0, 0.0, 0.0, 0.0])
 
 
 def test_min_p_is_relative_to_the_most_likely() -> None:
