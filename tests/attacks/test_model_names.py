@@ -2,15 +2,17 @@
 
 import asyncio
 from collections import Counter
+from urllib.parse import quote
 
 import pytest
 
 from fairlead import Client, Retries
 from fairlead.errors import FairleadError
-from tests.attacks.conftest import KEY
+from tests.attacks.conftest import KEY, gateway_of
 from tests.attacks.honest import served
 from tests.attacks.report import Memory, Report
-from tests.services import Process
+from tests.gateway.http.http_client import CHAT, HELLO, MESSAGES, MODELS, RESPONSES, TOKENIZE, HttpClient
+from tests.services import Process, Stack
 
 ABSURD = (
     "../../../../etc/passwd",
@@ -23,6 +25,12 @@ ABSURD = (
     "\u202etiny",
     " tiny",
     "TINY",
+    "t\u0456ny",  # a letter of another script
+    "tiny\u200b",
+    "ti\u00adny",
+    "\uff54iny",
+    "tiny/../tiny",
+    "honest/tiny",
     "*",
     "m" * 1_000_000,
     "../" * 300_000,
@@ -43,7 +51,31 @@ async def refused(address: str, names: tuple[str, ...]) -> list[FairleadError]:
     return errors
 
 
-@pytest.mark.parametrize("count", [2_000])
+@pytest.fixture(scope="module")
+def http(shared: Stack, tmp_path_factory: pytest.TempPathFactory) -> HttpClient:
+    gateway = gateway_of(shared, tmp_path_factory.mktemp("gateway"), http_listen="127.0.0.1:0")
+    return HttpClient(gateway.wait_for("listening")["http_port"])
+
+
+@pytest.mark.parametrize("path", [CHAT, RESPONSES, MESSAGES, TOKENIZE])
+def test_models_that_nobody_serves_over_http(http: HttpClient, path: str) -> None:
+    key = {"authorization": f"Bearer {KEY}"}
+    body = {"messages": HELLO, "max_tokens": 1} if path != RESPONSES else {"input": "hello"}
+    for name in ABSURD:
+        answer = http.post(path, {**body, "model": name}, **key)
+        assert answer.status == 404, answer.body[:MOST_SHOWN]
+        assert len(answer.body) < 3 * MOST_SHOWN
+    assert http.post(path, body, **key).status == 200
+
+
+def test_models_that_nobody_serves_looked_up(http: HttpClient) -> None:
+    for name in ABSURD:
+        path = quote(name[:1000], safe="")
+        answer = http.get(f"{MODELS}/{path}", authorization=f"Bearer {KEY}")
+        assert answer.status == 404, answer.body[:MOST_SHOWN]
+
+
+@pytest.mark.parametrize("count", [1_000])
 def test_models_that_nobody_serves(shared_gateway: Process, report: Report, count: int) -> None:
     asyncio.run(refused(shared_gateway.address, ABSURD[:1]))
     memory = Memory(gateway=shared_gateway)

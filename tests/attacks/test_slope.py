@@ -103,7 +103,9 @@ class Services:
         """Have a request placed, and tell its answer."""
         placed, answered = ext_proc_pb2.ProcessingRequest(), ext_proc_pb2.ProcessingRequest()
         placed.request_headers.headers.headers.add(key="x-fairlead-user", raw_value=b"user %d" % (number % USERS))
-        body = ext_proc_pb2.HttpBody(body=b'{"prompt": "request %d"}' % number, end_of_stream=True)
+        body = ext_proc_pb2.HttpBody(
+            body=b'{"model": "lora %d", "prompt": "request %d"}' % (number, number), end_of_stream=True
+        )
         answered.response_headers.headers.headers.add(key=":status", raw_value=b"200")
         messages = (placed, ext_proc_pb2.ProcessingRequest(request_body=body), answered)
         first = next(iter(self._picker.Process(iter(messages), timeout=60)))
