@@ -131,7 +131,7 @@ class GatewayConfig(InternalTlsOptions):
         change_when="Callers send many long prompts at one time and gateways have memory (increase it).",
     )
     held_outputs_mib: int = option(
-        128,
+        64,
         "Outputs that are not streamed and not complete yet, and those that callers are slow to read, may take this "
         "much memory together. Above it the calls of the clients that hold most end.",
         unit="MiB",

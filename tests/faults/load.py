@@ -3,8 +3,9 @@
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Self
 
 import grpc
 
@@ -26,47 +27,35 @@ def output_of(responses: list[inference_pb2.GenerateResponse]) -> tuple[str, lis
     return text, unpack_ids(b"".join(response.chunk.token_ids.packed for response in responses))
 
 
-class Load:
-    """Callers one after the other on each of `threads` streams, until the block ends; every outcome is kept."""
+class Callers:
+    """Calls one after the other on each of `threads` threads, until the block ends; every outcome is counted.
 
-    def __init__(self, gateway: str, threads: int, max_tokens: int) -> None:
+    `caller` opens what the thread of a number calls with, and yields a function that makes a call and returns its end.
+    """
+
+    def __init__(self, threads: int, caller: Callable[[int], AbstractContextManager[Callable[[], str]]]) -> None:
         self.outcomes: Counter[str] = Counter()
-        self.finished = threading.Condition()
+        self._finished = threading.Condition()
         self._stop = threading.Event()
-        self._numbers = itertools.count()
-        self._max_tokens = max_tokens
-        self._gateway = gateway
-        self._threads = [threading.Thread(target=self._run) for _ in range(threads)]
-        self.outputs: dict[int, set[tuple[str, tuple[int, ...]]]] = {}
+        self._threads = [threading.Thread(target=self._run, args=(caller(number),)) for number in range(threads)]
 
-    def _run(self) -> None:
-        with grpc.insecure_channel(self._gateway) as channel:
-            stub = inference_pb2_grpc.InferenceStub(channel)
+    def _run(self, caller: AbstractContextManager[Callable[[], str]]) -> None:
+        with caller as call:
             while not self._stop.is_set():
-                self._call(stub, next(self._numbers) % 8)
-
-    def _call(self, stub: inference_pb2_grpc.InferenceStub, prompt: int) -> None:
-        try:
-            responses = list(stub.Generate(request_for(f"Story {prompt}", self._max_tokens), timeout=services.DEADLINE))
-            outcome = Outcome(responses[-1].finished.outcome).name
-            text, tokens = output_of(responses)
-        except grpc.RpcError as error:
-            outcome, text, tokens = f"{error.code().name}: {error.details()}", "", []
-        with self.finished:
-            self.outcomes[outcome] += 1
-            if tokens:
-                self.outputs.setdefault(prompt, set()).add((text, tuple(tokens)))
-            self.finished.notify_all()
+                outcome = call()
+                with self._finished:
+                    self.outcomes[outcome] += 1
+                    self._finished.notify_all()
 
     def more(self, calls: int) -> None:
         """Wait until so many more calls have ended."""
-        with self.finished:
+        with self._finished:
             wanted = self.outcomes.total() + calls
-            assert self.finished.wait_for(lambda: self.outcomes.total() >= wanted, timeout=services.DEADLINE), (
+            assert self._finished.wait_for(lambda: self.outcomes.total() >= wanted, timeout=services.DEADLINE), (
                 self.outcomes
             )
 
-    def __enter__(self) -> "Load":
+    def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
         return self
@@ -75,6 +64,31 @@ class Load:
         self._stop.set()
         for thread in self._threads:
             thread.join()
+
+
+class Load(Callers):
+    """Calls of a few prompts over gRPC, whose outputs are kept."""
+
+    def __init__(self, gateway: str, threads: int, max_tokens: int) -> None:
+        super().__init__(threads, self._caller)
+        self._numbers = itertools.count()
+        self._max_tokens = max_tokens
+        self._gateway = gateway
+        self.outputs: dict[int, set[tuple[str, tuple[int, ...]]]] = {}
+
+    @contextmanager
+    def _caller(self, _: int) -> Iterator[Callable[[], str]]:
+        with caller(self._gateway) as stub:
+            yield lambda: self._call(stub, next(self._numbers) % 8)
+
+    def _call(self, stub: inference_pb2_grpc.InferenceStub, prompt: int) -> str:
+        try:
+            responses = list(stub.Generate(request_for(f"Story {prompt}", self._max_tokens), timeout=services.DEADLINE))
+        except grpc.RpcError as error:
+            return f"{error.code().name}: {error.details()}"
+        text, tokens = output_of(responses)
+        self.outputs.setdefault(prompt, set()).add((text, tuple(tokens)))
+        return Outcome(responses[-1].finished.outcome).name
 
 
 @contextmanager

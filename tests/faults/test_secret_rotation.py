@@ -1,8 +1,9 @@
 """The cluster's secret is replaced by three rolling restarts of everything, as docs/operations.md says, under load."""
 
 import itertools
-import threading
-from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -11,8 +12,9 @@ import pytest
 from fairlead import Retries, SyncClient
 from fairlead.errors import FairleadError
 from fairlead.v1 import inference_pb2_grpc
+from tests.faults.load import Callers
 from tests.ports import own_address
-from tests.services import SECRET, Process, Stack, eventually
+from tests.services import SECRET, Process, Stack
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 NEXT = "the next secret of all"
@@ -20,36 +22,19 @@ NEXT = "the next secret of all"
 STEPS = [(SECRET, NEXT), (NEXT, SECRET), (NEXT, "")]
 
 
-class Callers:
-    """Clients of the SDK that call a gateway until the block ends, and every outcome."""
+@contextmanager
+def client(number: int, address: str) -> Iterator[Callable[[], str]]:
+    """A client of the SDK, which tries again."""
+    with SyncClient(address, user=f"user-{number}", retries=Retries(attempts=20)) as opened:
 
-    def __init__(self, address: str, threads: int) -> None:
-        self.outcomes: Counter[str] = Counter()
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._call, args=(address, number)) for number in range(threads)]
+        def call() -> str:
+            try:
+                found = opened.generate("Once upon a time", max_tokens=20, ignore_eos=True)
+            except FairleadError as error:
+                return repr(error)
+            return f"{found.usage.output_tokens} tokens"
 
-    def _call(self, address: str, number: int) -> None:
-        with SyncClient(address, user=f"user-{number}", retries=Retries(attempts=20)) as client:
-            while not self._stop.is_set():
-                try:
-                    found = client.generate("Once upon a time", max_tokens=20, ignore_eos=True)
-                    self.outcomes[f"{found.usage.output_tokens} tokens"] += 1
-                except FairleadError as error:
-                    self.outcomes[repr(error)] += 1
-
-    def __enter__(self) -> "Callers":
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
-
-    def more(self, calls: int) -> None:
-        wanted = self.outcomes.total() + calls
-        eventually(lambda: self.outcomes.total() >= wanted, f"{calls} more calls have ended")
+        yield call
 
 
 def ready(gateway: str, stack: Stack) -> None:
@@ -63,7 +48,7 @@ def test_no_call_fails_while_one_secret_replaces_another(tmp_path: Path) -> None
         stack.worker(name)
     gateway: Process = stack.gateway(listen=address, throttle="none")
     try:
-        with Callers(address, 4) as callers:
+        with Callers(4, partial(client, address=address)) as callers:
             callers.more(10)
             for secret, accepted in STEPS:
                 settings = {"secret": secret, "accepted_secret": accepted}
