@@ -17,13 +17,13 @@ from local_worker.backend import Backend
 from local_worker.core.accounts.charging import OutputCharge
 from local_worker.core.accounts.levels import FairnessLevels
 from local_worker.core.engine_cache import EngineCache
+from local_worker.core.events import WorkerUpdate
 from local_worker.core.external import ExternalBatch
 from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.policies import POLICIES, QueuePolicyConfig
 from local_worker.core.queue import RequestQueue
 from local_worker.prompt_encoder import PromptEncoder
 from local_worker.sizes import MAX_WAITING_PER_CLIENT, quantum_tokens
-from local_worker.step_events import StepEvents
 from local_worker.worker import Worker
 from serving.config import MOST, cost_function, load, require
 from serving.cost import cost_name
@@ -86,9 +86,10 @@ def make_adapter(config: AdapterConfig, api: EngineApi, engine: OpenEngine) -> W
         config.secret,
         {model.name: model.revision},
         limits.max_prompt_tokens,
+        has_public_blocks=False,  # the engine keeps the blocks of each cache scope apart
     )
 
-    def make_backend(deliver: Callable[[StepEvents], None], died: Callable[[BaseException], None]) -> Backend:
+    def make_backend(deliver: Callable[[WorkerUpdate], None], died: Callable[[BaseException], None]) -> Backend:
         return AdapterBackend(api, engine, prompts, batch, deliver, died)
 
     return Worker(config, [model], policy, make_backend, config.engine_address, config.picker_names)

@@ -1,33 +1,35 @@
 """The backend over an engine that serves: what waits, waits here; what fits, goes to the engine."""
 
 import asyncio
-import itertools
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from typing import Any
 
 from engine_adapter.engine_api import EngineApi, EngineAway, EngineOutput, EngineRefused, OpenEngine, OutputPiece
 from engine_adapter.engine_claims import OutputClaims, check_counts, check_info
 from fairlead.errors import InvalidRequest, Unavailable
 from fairlead.outcomes import Outcome
-from local_worker.attempt import Submission
+from local_worker.core.events import WorkerUpdate
 from local_worker.core.external import ExternalBatch
-from local_worker.core.job import Job
-from local_worker.core.job_table import JobTable
+from local_worker.core.machine import (
+    AbortRequest,
+    RequestsAdmitted,
+    RequestsAdvanced,
+    RequestsFailed,
+    SubmitRequest,
+    TimePassed,
+    WorkerMachine,
+)
 from local_worker.core.request import Request
 from local_worker.prompt import EncodedPrompt, PromptToEncode
 from local_worker.prompt_encoder import PromptEncoder
-from local_worker.step_events import Sink, StepEvents, make_step_events
-from local_worker.submitted_request import submitted_request
 from serving.constraint import Constraint
 from serving.kv_events.core.block_rehash import BlockRehash
 from serving.kv_events.messages import AllRemoved, KvEvent, RemovedBlocks, StoredBlocks
 
 log = logging.getLogger(__name__)
 PROBE_SECONDS = 1.0
-STEP_AVERAGE = 0.1  # weight of the newest step in the moving average
 
 
 class EngineChanged(Exception):
@@ -47,18 +49,17 @@ class AdapterBackend:
         engine: OpenEngine,
         prompts: PromptEncoder,
         batch: ExternalBatch,
-        deliver: Callable[[StepEvents], None],
+        deliver: Callable[[WorkerUpdate], None],
         died: Callable[[BaseException], None],
     ) -> None:
         self._api = api
         self._info = info = engine.info
         self._make_output = engine.make_output
-        self._prompts = prompts
+        self.prompts = prompts
         self._batch = batch
         self._deliver = deliver
         self._died = died
-        self._arrivals = itertools.count()
-        self._jobs: JobTable[Sink] = JobTable(batch.queue)
+        self._machine = WorkerMachine(batch.queue)
         self._outputs: dict[Request, EngineOutput] = {}  # of every request that has not ended
         self._streams: dict[Request, asyncio.Task[None]] = {}  # of those at the engine
         self._blocks = BlockRehash(info.block_tokens, lambda scope: prompts.chain(b"", info.model, scope, 0).seed)
@@ -68,7 +69,6 @@ class AdapterBackend:
         self._stream_failed = asyncio.Event()  # whether a stream has failed since the engine last answered
         self._turn_due: asyncio.Handle | None = None
         self._deadline_due: asyncio.TimerHandle | None = None
-        self._step_seconds = 0.0
         self._heard_at = 0.0  # monotonic time of the engine's latest sign of life
 
     def start(self) -> None:
@@ -97,13 +97,13 @@ class AdapterBackend:
                 due.cancel()
 
     def encode(self, prompt: PromptToEncode) -> EncodedPrompt:
-        """See Backend. No prefix is public, since the engine keeps the blocks of each cache scope apart."""
+        """See Backend."""
         self._check_scope(prompt.cache_scope)
-        return self._prompts.encode(replace(prompt, public_system=False))
+        return self.prompts.encode(prompt)
 
     def decode(self, token_ids: bytes, model: str) -> str:
         """See Backend."""
-        return self._prompts.decode(token_ids, model)
+        return self.prompts.decode(token_ids, model)
 
     def is_known(self, constraint: Constraint) -> bool:
         """See Backend. The engine compiles the constraint, and refuses the request if it cannot."""
@@ -114,32 +114,25 @@ class AdapterBackend:
         if constraint.kind not in self._info.constraints:
             raise InvalidRequest(f"is not supported by the engine, {self._info.engine}", constraint.field)
 
-    def submit(self, sink: Sink, submission: Submission) -> None:
+    def submit(self, request: Request) -> None:
         """See Backend."""
         if not self._is_here:
             raise Unavailable("the engine is away")
-        if submission.sampling.constraint is not None and submission.generated_tokens:
+        if request.sampling.constraint is not None and request.seed_position:
             raise Unavailable("a constrained output cannot go on here: the engine would begin the constraint anew")
-        if submission.sampling.prompt_logprobs is not None:
+        if request.sampling.prompt_logprobs is not None:
             raise InvalidRequest("is not supported by a worker beside an engine", "sampling.prompt_logprobs")
-        self._check_scope(submission.cache_scope)
-        now = time.monotonic()
-        request = submitted_request(self._prompts, replace(submission, public_tokens=0), next(self._arrivals), now)
-        output = self._make_output(request, submission.cache_scope)
-        job = Job(owner=sink, request=request, attempt=submission.attempt, text=output.text, queued_at=now)
-        self._jobs.submit(job, now)
-        if self._jobs.owner(request) is not None:  # otherwise it was refused, or is a repeated message
+        self._check_scope(request.cache_scope)
+        output = self._make_output(request)
+        request.text = output.text
+        self._machine.handle(SubmitRequest(request), time.monotonic())
+        if request.ended_at is None:  # otherwise it was refused
             self._outputs[request] = output
         self._soon()
 
-    def abort(self, sink: Sink, request_id: str, attempt: int) -> None:
+    def abort(self, request: Request) -> None:
         """See Backend."""
-        self._jobs.abort(sink, request_id, attempt, time.monotonic())
-        self._soon()
-
-    def abort_all(self, sink: Sink) -> None:
-        """See Backend."""
-        self._jobs.abort_all(sink, time.monotonic())
+        self._machine.handle(AbortRequest(request), time.monotonic())
         self._soon()
 
     def flush_cache(self) -> None:
@@ -167,29 +160,29 @@ class AdapterBackend:
     def _turn(self) -> None:
         self._turn_due = None
         now = time.monotonic()
-        self._jobs.expire(now)
+        self._machine.handle(TimePassed(), now)
         if self._is_here and not self._stream_failed.is_set():
             self._hand_over(now)
         for request in self._batch.take_left():
             self._streams.pop(request).cancel()
-        events = self._jobs.take_events()
-        for ended in events.ended:
-            self._outputs.pop(ended.job.request, None)
+        update = self._machine.take_update(is_healthy=self._is_here)
+        for ended in update.events.ended:
+            self._outputs.pop(ended.request, None)
         self._expect_deadline(now)
-        self._deliver(make_step_events(events, self._batch.queue, self._step_seconds, self._is_here))
+        self._deliver(update)
 
     def _hand_over(self, now: float) -> None:
         if not self._batch.queue.running:
             self._heard_at = now
         requests = self._batch.hand_over(now)
-        self._jobs.admitted(requests, now)
+        self._machine.handle(RequestsAdmitted(requests), now)
         for request in requests:
             self._streams[request] = asyncio.create_task(self._compute(request, self._outputs[request]))
 
     def _expect_deadline(self, now: float) -> None:
         if self._deadline_due is not None:
             self._deadline_due.cancel()
-        deadline = self._jobs.next_deadline()
+        deadline = self._machine.next_deadline()
         loop = asyncio.get_running_loop()
         self._deadline_due = None if deadline is None else loop.call_later(max(0.0, deadline - now), self._soon)
 
@@ -213,15 +206,16 @@ class AdapterBackend:
 
     def _receive(self, request: Request, piece: OutputPiece, heard_at: float, now: float) -> None:
         if request.output_tokens and piece.tokens:
-            self._step_seconds += STEP_AVERAGE * (now - heard_at - self._step_seconds)
+            self._machine.measured_step(now - heard_at)
         if piece.tokens or piece.finish is not None:
             self._heard_at = now
-            self._jobs.advance(self._batch.received(request, piece.tokens, piece.finish, piece.logprobs), now)
+            advances = self._batch.received(request, piece.tokens, piece.finish, piece.logprobs)
+            self._machine.handle(RequestsAdvanced(advances), now)
             self._soon()
 
     def _end(self, request: Request, outcome: Outcome, message: str) -> None:
-        if self._jobs.owner(request) is not None:  # otherwise it has been aborted meanwhile
-            self._jobs.end([request], outcome, message, time.monotonic())
+        if request.ended_at is None:  # otherwise it has been aborted meanwhile
+            self._machine.handle(RequestsFailed([request], outcome, message), time.monotonic())
             self._soon()
 
     async def _watch(self) -> None:
@@ -266,8 +260,9 @@ class AdapterBackend:
             log.warning("the engine is away", extra={"error": reason})
         self._is_here = False
         self._stream_failed.clear()
-        requests = [job.request for job in self._jobs.jobs]
-        self._jobs.end(requests, Outcome.UNAVAILABLE, f"the engine is away: {reason}", time.monotonic())
+        requests = [*self._batch.queue.running, *self._batch.queue.waiting]
+        failed = RequestsFailed(requests, Outcome.UNAVAILABLE, f"the engine is away: {reason}")
+        self._machine.handle(failed, time.monotonic())
         if self._follower is not None:
             self._follower.restart()
         self._soon()

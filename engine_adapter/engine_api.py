@@ -93,12 +93,12 @@ FollowerFactory = Callable[[Callable[[list[KvEvent]], None], Callable[[], None]]
 class OpenEngine:
     """The operations that an adapter uses of an engine that serves.
 
-    `tokenizer` may be called on other threads. `make_output` is given a request and its cache scope.
+    `tokenizer` may be called on other threads.
     """
 
     info: EngineInfo
     tokenizer: Tokenizer
-    make_output: Callable[[Request, str], EngineOutput]
+    make_output: Callable[[Request], EngineOutput]
     make_follower: FollowerFactory | None  # None: the engine's blocks are not followed
 
 

@@ -16,12 +16,11 @@ class OutputStream:
     engine's first text would be wrong, because it decodes what follows its prompt: that text is asked for instead.
     """
 
-    def __init__(self, api: VllmApi, request: Request, text: EngineText, model: str, cache_scope: str) -> None:
+    def __init__(self, api: VllmApi, request: Request, text: EngineText, model: str) -> None:
         self._api = api
         self._request = request
         self.text = text
         self._model = model
-        self._cache_scope = cache_scope
 
     async def pieces(self) -> AsyncIterator[OutputPiece]:
         """See EngineOutput."""
@@ -29,7 +28,7 @@ class OutputStream:
         generated = request.tokens[request.prompt_tokens - request.seed_position : request.prompt_tokens]
         earlier, held = await self._released(generated)
         self.text.resume(earlier)
-        async for piece in self._api.complete(request, self._model, self._cache_scope):
+        async for piece in self._api.complete(request, self._model):
             if held:
                 generated += piece.tokens
                 whole, held = await self._released(generated)

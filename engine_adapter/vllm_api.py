@@ -83,9 +83,9 @@ class VllmApi:
             raise EngineAway("the engine's metrics are no numbers")
         return EngineCounts(int(running + waiting), used)
 
-    async def complete(self, request: Request, model: str, cache_scope: str) -> AsyncIterator[OutputPiece]:
+    async def complete(self, request: Request, model: str) -> AsyncIterator[OutputPiece]:
         """Compute `request` and yield its output; leaving the iterator early aborts it at the engine."""
-        body = completion_body(request, model, cache_scope)
+        body = completion_body(request, model)
         try:
             async with self._client.call("POST", "/v1/completions", body) as response:
                 await _check(response)

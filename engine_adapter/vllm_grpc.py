@@ -123,7 +123,7 @@ class VllmGrpc:
             call.cancel()
         raise EngineAway("the engine ended an output without a reason")
 
-    def _output(self, tokenizer: ServedTokenizer, request: Request, cache_scope: str) -> DecodedOutput:
+    def _output(self, tokenizer: ServedTokenizer, request: Request) -> DecodedOutput:
         generated = request.tokens[request.prompt_tokens - request.seed_position : request.prompt_tokens]
         text = OutputText(tokenizer.decoder(), request.sampling.stop, generated, request.sampling.min_tokens)
         return DecodedOutput(self.generate, request, text, tokenizer.eos_token_ids)

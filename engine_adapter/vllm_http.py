@@ -21,10 +21,9 @@ class VllmHttp(VllmApi):
     async def open(self, info: EngineInfo) -> OpenEngine:
         """See EngineApi."""
 
-        def make_output(request: Request, cache_scope: str) -> OutputStream:
-            return OutputStream(
-                self, request, EngineText(request.sampling.stop, request.sampling.min_tokens), info.model, cache_scope
-            )
+        def make_output(request: Request) -> OutputStream:
+            text = EngineText(request.sampling.stop, request.sampling.min_tokens)
+            return OutputStream(self, request, text, info.model)
 
         tokenizer = EngineTokenizer(self, info.model, asyncio.get_running_loop())
         return OpenEngine(info, tokenizer, make_output, self._make_follower)

@@ -82,7 +82,7 @@ class CompletionChunk(msgspec.Struct):
     error: ErrorDetail | None = None
 
 
-def completion_body(request: Request, model: str, cache_scope: str) -> bytes:
+def completion_body(request: Request, model: str) -> bytes:
     """Return the body of `/v1/completions` that computes `request`.
 
     Stop strings are not in it, since they are found here. An engine has a generator per request, so a sampled output
@@ -116,8 +116,8 @@ def completion_body(request: Request, model: str, cache_scope: str) -> bytes:
         body["logit_bias"] = dict(sampling.logit_bias)
     if sampling.constraint is not None:
         body["structured_outputs"] = structured_outputs(sampling.constraint)
-    if cache_scope:
-        body["cache_salt"] = cache_scope
+    if request.cache_scope:
+        body["cache_salt"] = request.cache_scope
     return msgspec.json.encode(body)
 
 

@@ -11,6 +11,7 @@ from local_worker.config import WorkerConfig
 from local_worker.core.accounts.charging import OutputCharge
 from local_worker.core.accounts.levels import FairnessLevels
 from local_worker.core.batcher import Batcher
+from local_worker.core.events import WorkerUpdate
 from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.policies import POLICIES, QueuePolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
@@ -19,7 +20,6 @@ from local_worker.engine_backend import EngineBackend
 from local_worker.loop import EngineLoop
 from local_worker.model import ServedModel, load_model
 from local_worker.prompt_encoder import PromptEncoder
-from local_worker.step_events import StepEvents
 from local_worker.worker import Worker
 from serving.config import cost_function, load
 from serving.cost import cost_name
@@ -58,7 +58,7 @@ def make_worker(config: WorkerConfig, model: ServedModel) -> Worker:
         model.tokenizer, model.vocab_size, model.block_tokens, config.secret, model.revisions, limits.max_prompt_tokens
     )
 
-    def make_backend(deliver: Callable[[StepEvents], None], died: Callable[[BaseException], None]) -> Backend:
+    def make_backend(deliver: Callable[[WorkerUpdate], None], died: Callable[[BaseException], None]) -> Backend:
         return EngineBackend(prompts, model.tokenizer, model.sandbox, EngineLoop(batcher, model.engine, deliver, died))
 
     models = [_model_info(config, name, model, limits) for name in model.revisions]

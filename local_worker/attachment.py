@@ -10,11 +10,11 @@ import grpc
 
 from fairlead.rpc.cancellation import reraise_cancellation
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
-from local_worker.attempt import AttemptAccepted, AttemptEnded
+from local_worker.core.events import RequestAccepted, RequestEnded, WorkerUpdate
+from local_worker.core.load import ClientAccountReport
 from local_worker.core.report_pacing import ReportPacing
-from local_worker.messages import to_accepted, to_request_end
-from local_worker.step_events import ClientAccountReport, StepEvents
-from local_worker.worker_snapshot import WorkerSnapshot, to_proto
+from local_worker.wire import to_accepted, to_block_runs, to_client_service, to_request_end
+from local_worker.worker_snapshot import WorkerSnapshot
 from serving.blocks import pack_digests
 from serving.rpc.channel import open_channel, secret_metadata
 from serving.rpc.mutual_tls import MutualTls
@@ -51,35 +51,35 @@ class SchedulerAttachment:
         self._services: dict[str, ClientAccountReport] = {}  # accounts to report, the longest pending first
         # Digest -> parent, or None when evicted: the latest change of each digest since the last report.
         self._blocks: dict[int, int | None] = {}
-        self._accepted: list[AttemptAccepted] = []
-        self._ended: list[AttemptEnded] = []
+        self._accepted: list[RequestAccepted] = []
+        self._ended: list[RequestEnded] = []
         self._told = scheduler_pb2.Load()  # the load of the last report
         self.pacing = ReportPacing()
         self._wake = asyncio.Event()  # set where the next report may be due earlier than was known
         self._attached = False
 
-    def deliver(self, out: StepEvents) -> None:
-        """Queue the events of one turn of the engine loop; called on the event loop, after the snapshot's `deliver`."""
+    def deliver(self, update: WorkerUpdate) -> None:
+        """Queue the update of one turn of the engine loop; called on the event loop, after the snapshot's `deliver`."""
         if self._attached:  # otherwise the next snapshot contains these events
-            self._queue_events(out)
+            self._queue_events(update)
 
-    def _queue_events(self, out: StepEvents) -> None:
+    def _queue_events(self, update: WorkerUpdate) -> None:
         due = self.pacing.due
-        self._services.update((service.client, service) for service in out.services)
+        self._services.update((service.client, service) for service in update.accounts)
         # Removed before they are inserted: the order is that of the latest changes.
-        for digest in out.evicted:
+        for digest in update.evicted:
             self._blocks.pop(digest, None)
             self._blocks[digest] = None
-        for digest, parent in out.cached:
+        for digest, parent in update.cached:
             self._blocks.pop(digest, None)
             self._blocks[digest] = parent
-        self._accepted.extend(out.accepted)
-        self._ended.extend(out.ended)
+        self._accepted.extend(update.events.accepted)
+        self._ended.extend(update.events.ended)
         if self._accepted or self._ended:
             self.pacing.requests_changed()
         if self._blocks:
             self.pacing.blocks_changed()
-        self.pacing.queue_is(out.load.waiting)
+        self.pacing.queue_is(update.load.waiting)
         if self._told.draining != self._snapshot.is_draining:
             self.pacing.load_is_urgent()
         if self.pacing.due < due:
@@ -140,7 +140,7 @@ class SchedulerAttachment:
     def _take_load(self, now: float) -> scheduler_pb2.Load:
         load = self._told = self._snapshot.load()
         for client in list(islice(self._services, MOST_SERVICES)):
-            load.services.append(_to_proto(self._services.pop(client)))
+            load.services.append(to_client_service(self._services.pop(client)))
         self.pacing.load_told(load.waiting, now)
         if self._services:
             self.pacing.load_is_urgent()
@@ -151,19 +151,8 @@ class SchedulerAttachment:
             accepted=map(to_accepted, self._accepted),
             ended=map(to_request_end, self._ended),
             evicted=pack_digests([digest for digest, parent in self._blocks.items() if parent is None]),
-            cached=to_proto((digest, parent) for digest, parent in self._blocks.items() if parent is not None),
+            cached=to_block_runs((digest, parent) for digest, parent in self._blocks.items() if parent is not None),
         )
         self._blocks, self._accepted, self._ended = {}, [], []
         self.pacing.progress_told(now)
         return progress
-
-
-def _to_proto(service: ClientAccountReport) -> scheduler_pb2.ClientService:
-    return scheduler_pb2.ClientService(
-        client=service.client,
-        service=service.service,
-        weighted_service=service.weighted,
-        balance=service.balance,
-        waiting=service.waiting,
-        running=service.running,
-    )

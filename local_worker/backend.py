@@ -2,9 +2,9 @@
 
 from typing import Protocol
 
-from local_worker.attempt import Submission
+from local_worker.core.request import Request
 from local_worker.prompt import EncodedPrompt, PromptToEncode
-from local_worker.step_events import Sink
+from local_worker.prompt_encoder import PromptEncoder
 from serving.constraint import Constraint
 
 
@@ -28,10 +28,13 @@ class Encoder(Protocol):
 class Backend(Encoder, Protocol):
     """The component that tokenizes prompts, schedules requests and computes them.
 
-    It delivers its results as StepEvents, in order: events of requests by the sink that submitted them, the load,
-    cached and evicted blocks, accounts. Each submitted request ends with exactly one AttemptEnded. Commands return at
-    once.
+    It delivers its results as WorkerUpdates, in order. Each submitted request ends with exactly one
+    RequestEnded. Commands return at once.
     """
+
+    @property
+    def prompts(self) -> PromptEncoder:
+        """The encoder of the worker's models."""
 
     def is_known(self, constraint: Constraint) -> bool:
         """Return whether `check` has nothing to find out for a constraint."""
@@ -48,17 +51,11 @@ class Backend(Encoder, Protocol):
     def stop(self) -> None:
         """Finish the steps in flight and return; no events are delivered afterwards."""
 
-    def submit(self, sink: Sink, submission: Submission) -> None:
-        """Accept a request, whose events go to `sink`.
+    def submit(self, request: Request) -> None:
+        """Accept a request. Raises InvalidRequest or Unavailable, and changes nothing then."""
 
-        Raises InvalidRequest, or Unavailable for a model that is not served here, and changes nothing then.
-        """
-
-    def abort(self, sink: Sink, request_id: str, attempt: int) -> None:
-        """End a request of `sink` as CANCELLED within one step; do nothing if it is unknown or has ended."""
-
-    def abort_all(self, sink: Sink) -> None:
-        """End every request of `sink`, whose stream broke, as CANCELLED."""
+    def abort(self, request: Request) -> None:
+        """End a submitted request as CANCELLED within one step; do nothing if it has ended."""
 
     def flush_cache(self) -> None:
         """Evict the blocks of the prefix cache that no request uses."""

@@ -1,8 +1,8 @@
 """The engine loop: one thread that owns the batcher, the engine and the decoders.
 
 The thread shares no objects with the event loop. Commands arrive through a lock-free inbox; all events of a turn leave
-in one call of `deliver`. So the gRPC services stay responsive during a long forward pass. The job table decides about
-requests.
+in one call of `deliver`. So the gRPC services stay responsive during a long forward pass. The WorkerMachine decides
+about requests.
 """
 
 import logging
@@ -15,16 +15,24 @@ from typing import NamedTuple
 from fairlead.outcomes import Outcome
 from local_worker.core.batch import Engine, EngineLost, PendingStep
 from local_worker.core.batcher import Batcher
-from local_worker.core.job import Job
-from local_worker.core.job_table import JobTable
+from local_worker.core.events import WorkerUpdate
+from local_worker.core.machine import (
+    AbortRequest,
+    RequestsAdmitted,
+    RequestsAdvanced,
+    RequestsFailed,
+    SubmitRequest,
+    TimePassed,
+    WorkerMachine,
+)
 from local_worker.core.plan import Plan
-from local_worker.step_events import Sink, StepEvents, make_step_events
+from local_worker.core.request import Request
 
 log = logging.getLogger(__name__)
 # Consecutive failed steps after which the worker reports itself as unhealthy: more than one batch is affected.
 UNHEALTHY_AFTER = 2
 IDLE_SECONDS = 0.5
-STEP_AVERAGE = 0.1  # weight of the newest step in the moving average
+TICK = TimePassed()
 
 
 class LaunchedStep(NamedTuple):
@@ -47,7 +55,7 @@ class EngineLoop:
         self,
         batcher: Batcher,
         engine: Engine,
-        deliver: Callable[[StepEvents], None],
+        deliver: Callable[[WorkerUpdate], None],
         died: Callable[[BaseException], None],
     ) -> None:
         self._batcher = batcher
@@ -57,10 +65,9 @@ class EngineLoop:
         self._inbox: deque[Callable[[], None]] = deque()
         self._wake = threading.Event()
         self._stopping = False
-        self._jobs: JobTable[Sink] = JobTable(batcher.queue)
+        self._machine = WorkerMachine(batcher.queue)
         self._steps: deque[LaunchedStep] = deque()  # steps in flight, oldest first
         self._failures = 0
-        self._step_seconds = 0.0
         self.stepping_since: float | None = None  # monotonic time; read by other threads
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
@@ -75,17 +82,13 @@ class EngineLoop:
         self._thread.join()
         self._engine.close()
 
-    def submit(self, job: Job[Sink]) -> None:
-        """Queue `job`, whose events go to its owner. Any thread may call this."""
-        self._post(lambda: self._jobs.submit(job, time.monotonic()))
+    def submit(self, request: Request) -> None:
+        """Queue `request`. Any thread may call this."""
+        self._post(lambda: self._machine.handle(SubmitRequest(request), time.monotonic()))
 
-    def abort(self, sink: Sink, request_id: str, attempt: int) -> None:
-        """End a request of `sink` as CANCELLED within one step; ignore unknown ones. Any thread may call this."""
-        self._post(lambda: self._jobs.abort(sink, request_id, attempt, time.monotonic()))
-
-    def abort_all(self, sink: Sink) -> None:
-        """End every request of `sink`, whose stream broke, as CANCELLED. Any thread may call this."""
-        self._post(lambda: self._jobs.abort_all(sink, time.monotonic()))
+    def abort(self, request: Request) -> None:
+        """End `request` as CANCELLED within one step; do nothing if it has ended. Any thread may call this."""
+        self._post(lambda: self._machine.handle(AbortRequest(request), time.monotonic()))
 
     def flush_cache(self) -> None:
         """Evict the blocks of the prefix cache that no request uses. Any thread may call this."""
@@ -114,7 +117,7 @@ class EngineLoop:
             self._flush()
 
     def _idle_seconds(self) -> float:
-        deadline = self._jobs.next_deadline()
+        deadline = self._machine.next_deadline()
         if deadline is None:
             return IDLE_SECONDS
         return min(IDLE_SECONDS, max(0.0, deadline - time.monotonic()))
@@ -125,14 +128,14 @@ class EngineLoop:
         commands = len(self._inbox)
         for _ in range(commands):
             self._inbox.popleft()()
-        expired = self._jobs.expire(time.monotonic())
+        self._machine.handle(TICK, time.monotonic())
         plan = self._batcher.plan(time.monotonic())
         if plan is not None:
-            self._jobs.admitted(plan.admitted, time.monotonic())
+            self._machine.handle(RequestsAdmitted(plan.admitted), time.monotonic())
             self._launch(plan)
         finished = self._finish_all_but(self._engine.ahead if plan is not None else 0)
         worked = plan is not None or finished
-        if commands or expired or worked:
+        if commands or worked or self._machine.has_events:
             self._flush()
         return worked
 
@@ -166,7 +169,7 @@ class EngineLoop:
             return
         self._failures = 0
         self._measure_step()
-        self._jobs.advance(self._batcher.commit(step.plan, result), time.monotonic())
+        self._machine.handle(RequestsAdvanced(self._batcher.commit(step.plan, result)), time.monotonic())
 
     def _fail(self, plan: Plan) -> None:
         """End the requests of the failed step and of the steps built on it. The loop goes on after any error of the
@@ -174,18 +177,16 @@ class EngineLoop:
         self._failures += 1
         for lost in (plan, *(step.plan for step in self._steps)):
             failed = self._batcher.fail(lost)
-            self._jobs.end(failed, Outcome.INTERNAL, "the forward pass failed", time.monotonic())
+            self._machine.handle(RequestsFailed(failed, Outcome.INTERNAL, "the forward pass failed"), time.monotonic())
         self._steps.clear()
         self.stepping_since = None
 
     def _measure_step(self) -> None:
-        """Update the average with the time since the launch of the step or the end of the previous one, whichever is
-        later."""
+        """Count the time since the launch of the step or the end of the previous one, whichever is later."""
         ended = time.monotonic()
         began = self.stepping_since if self.stepping_since is not None else ended
-        self._step_seconds += STEP_AVERAGE * (ended - began - self._step_seconds)
+        self._machine.measured_step(ended - began)
         self.stepping_since = ended if self._steps else None
 
     def _flush(self) -> None:
-        healthy = self._failures < UNHEALTHY_AFTER
-        self._deliver(make_step_events(self._jobs.take_events(), self._batcher.queue, self._step_seconds, healthy))
+        self._deliver(self._machine.take_update(is_healthy=self._failures < UNHEALTHY_AFTER))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from opentelemetry.metrics import Meter
 
 from fairlead.v1 import scheduler_pb2
-from local_worker.step_events import ClientAccountReport
+from local_worker.core.load import ClientAccountReport
 from serving.cost import MICRO
 
 STATE_SECONDS = 1.0

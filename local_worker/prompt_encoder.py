@@ -33,6 +33,7 @@ class PromptEncoder:
     secret: str
     revisions: Mapping[str, str]  # model name -> revision, which contains no "@"
     max_tokens: int  # length of the longest prompt accepted
+    has_public_blocks: bool = True  # whether cache scopes can share blocks
 
     def model(self, name: str) -> str:
         """Return the model that `name` means; older gateways send an empty name, which means the first model.
@@ -55,7 +56,7 @@ class PromptEncoder:
         """
         revised = f"{model}@{self.revisions[model]}"
         root = root_seed(self.secret, revised, cache_scope)
-        public_blocks = public_tokens // self.block_tokens
+        public_blocks = public_tokens // self.block_tokens if self.has_public_blocks else 0
         if not public_blocks:
             return BlockChain(chain(packed, self.block_tokens, root), 0, root)
         cut = public_blocks * self.block_tokens * TOKEN_BYTES
@@ -82,7 +83,7 @@ class PromptEncoder:
                 packed, system_tokens = pack_ids(encoded.ids), encoded.system_tokens
                 output_format, call_grammar = encoded.output_format, encoded.call_grammar
                 granted = encoded.granted
-                if prompt.public_system:
+                if prompt.public_system and self.has_public_blocks:
                     public_tokens = _shared(encoded.ids, self.tokenizer.encode_system(chat.messages[0].content))
         self.check_ids(packed, "prompt.token_ids")
         digests = self.chain(packed, model, prompt.cache_scope, public_tokens).digests

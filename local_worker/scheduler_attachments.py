@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from local_worker.attachment import SchedulerAttachment
-from local_worker.step_events import StepEvents
+from local_worker.core.events import WorkerUpdate
 from serving.endpoint_names import EndpointNames
 
 
@@ -22,10 +22,10 @@ class SchedulerAttachments:
         self._pickers = pickers
         self._found: dict[str, tuple[SchedulerAttachment, asyncio.Task[None]]] = {}  # by a picker's address
 
-    def deliver(self, out: StepEvents) -> None:
+    def deliver(self, update: WorkerUpdate) -> None:
         """Queue the events of one turn of the engine loop for each; see SchedulerAttachment."""
         for attachment in self._all():
-            attachment.deliver(out)
+            attachment.deliver(update)
 
     def report_at_once(self) -> None:
         """Report the load to each now, because the worker begins to drain."""

@@ -2,29 +2,31 @@
 
 import asyncio
 import contextlib
+import itertools
 import logging
+import time
 from collections.abc import AsyncIterator
 from functools import partial
 
 import grpc
 
-from fairlead.errors import Cancelled, FairleadError, InvalidRequest, TooLong, Unavailable
+from fairlead.errors import Cancelled, FairleadError, TooLong, Unavailable
 from fairlead.rpc.channel import MAX_MESSAGE_BYTES
 from fairlead.v1 import worker_pb2, worker_pb2_grpc
-from local_worker.attempt import AttemptEnded, AttemptEvents, Submission
 from local_worker.backend import Backend, Encoder
 from local_worker.compilations import Compilations
-from local_worker.core.token_gatherer import TokenGatherer
+from local_worker.core.delivery import Delivery, by_owner
+from local_worker.core.events import RequestEvents, WorkerUpdate
+from local_worker.core.request import Request
 from local_worker.fair_executor import FairExecutor
-from local_worker.messages import add_events, prompt_from, submission_from, to_encode_response
-from local_worker.step_events import Sink, StepEvents
+from local_worker.wire import add_events, add_refusal, prompt_from, request_from, to_encode_response
 from serving.rpc.coalescing_writer import CoalescingWriter
 
 log = logging.getLogger(__name__)
 
 
 class GatewaySession:
-    """The outgoing events of one gateway's stream.
+    """The outgoing events of one gateway's stream, which owns the requests that it submitted.
 
     If the gateway reads slower than the engine computes, one message carries the events of several steps.
     """
@@ -32,14 +34,19 @@ class GatewaySession:
     def __init__(self) -> None:
         self.writer = CoalescingWriter(worker_pb2.StepEvents)
 
-    def put(self, events: AttemptEvents) -> None:
+    def put(self, events: RequestEvents) -> None:
         """Queue `events` for writing after all earlier ones."""
         add_events(self.writer.pending, events)
         self.writer.flush()
 
+    def refuse(self, request_id: str, attempt: int, error: FairleadError) -> None:
+        """Queue the end of a request that has not entered."""
+        add_refusal(self.writer.pending, request_id, attempt, error)
+        self.writer.flush()
+
 
 class WorkerService(worker_pb2_grpc.WorkerServicer):
-    """The service that passes submissions to the backend and routes its events back to the sessions.
+    """The service that passes requests to the backend and routes its events back to the sessions.
 
     One timer serves the tokens that are gathered for all sessions.
     """
@@ -47,44 +54,35 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._compilations = Compilations(backend)
-        self._gatherer: TokenGatherer[tuple[Sink, str, int]] = TokenGatherer()  # by request id and attempt
+        self._delivery = Delivery()
+        self._arrivals = itertools.count()
         self._timer: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
         self._idle.set()
         self.draining = False
 
-    def deliver(self, out: StepEvents) -> None:
+    def deliver(self, update: WorkerUpdate) -> None:
         """Route the events of one turn, and gather its tokens; must be called on the event loop."""
-        now = asyncio.get_running_loop().time()
-        leaving: dict[Sink, AttemptEvents] = {}
-        for sink, events in out.events.items():
-            for output in events.tokens:
-                self._gatherer.add((sink, output.request_id, output.attempt), output, now)
-            for ended in events.ended:
-                self._gatherer.end((sink, ended.request_id, ended.attempt))
-            if events.started or events.ended:
-                leaving[sink] = AttemptEvents(started=events.started, ended=events.ended)
-        self._send(leaving, now)
+        self._send(self._delivery.deliver(update.events, asyncio.get_running_loop().time()))
         self._note_idle()
 
     def _note_idle(self) -> None:
-        if not self._gatherer and not self._compilations:
+        if not self._delivery:
             self._idle.set()
 
-    def _send(self, leaving: dict[Sink, AttemptEvents], now: float) -> None:
-        for (sink, _, _), output in self._gatherer.take(now):
-            leaving.setdefault(sink, AttemptEvents()).tokens.append(output)
-        for sink, events in leaving.items():
-            if isinstance(sink, GatewaySession):
-                sink.put(events)
-        due = self._gatherer.due
+    def _send(self, leaving: RequestEvents) -> None:
+        for owner, events in by_owner(leaving).items():
+            if isinstance(owner, GatewaySession):
+                owner.put(events)
+        due = self._delivery.due
         if due is not None and self._timer is None:
             self._timer = asyncio.get_running_loop().call_at(due, self._tick, due)
 
     def _tick(self, due: float) -> None:
         self._timer = None
         # The clock may be a little before the time for which the timer was set.
-        self._send({}, max(due, asyncio.get_running_loop().time()))
+        now = max(due, asyncio.get_running_loop().time())
+        self._send(RequestEvents(tokens=self._delivery.take(now)))
 
     async def Session(
         self, request_iterator: AsyncIterator[worker_pb2.SessionCommands], context: grpc.aio.ServicerContext
@@ -98,9 +96,9 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
             reader.result()
         finally:
             reader.cancel()
-            self._compilations.cancel_all(session)
+            for request in self._delivery.owned_by(session):
+                self._abort(session, request)
             self._note_idle()
-            self._backend.abort_all(session)
 
     async def _read(self, session: GatewaySession, commands: AsyncIterator[worker_pb2.SessionCommands]) -> None:
         try:
@@ -108,51 +106,51 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
                 for submit in message.submits:
                     self._submit(session, submit)
                 for abort in message.aborts:
-                    self._abort(session, abort)
+                    request = self._delivery.find(session, abort.request_id, abort.attempt)
+                    if request is not None:
+                        self._abort(session, request)
         finally:
             session.writer.close()
 
     def _submit(self, session: GatewaySession, submit: worker_pb2.Submit) -> None:
-        if self.draining:
-            self._refuse(session, submit, Unavailable("the worker is draining"))
-            return
         try:
-            submission = submission_from(submit)
+            if self.draining:
+                raise Unavailable("the worker is draining")
+            arrival, now = next(self._arrivals), time.monotonic()
+            request = request_from(submit, self._backend.prompts, session, arrival, now)
         except FairleadError as error:
-            self._refuse(session, submit, error)
+            session.refuse(submit.request_id, submit.attempt, error)
+            return
+        if not self._delivery.open(request):
             return
         self._idle.clear()
-        if constraint := submission.sampling.constraint:
-            self._compilations.add(session, submission, constraint, partial(self._compiled, session, submit))
+        if constraint := request.sampling.constraint:
+            self._compilations.add(request, constraint, partial(self._compiled, session, request))
         else:
-            self._enter(session, submit, submission)
+            self._enter(session, request)
 
-    def _compiled(self, session: GatewaySession, submit: worker_pb2.Submit, result: Submission | FairleadError) -> None:
-        if isinstance(result, FairleadError):
-            self._refuse(session, submit, result)
+    def _compiled(self, session: GatewaySession, request: Request, error: FairleadError | None) -> None:
+        if error is None:
+            self._enter(session, request)
         else:
-            self._enter(session, submit, result)
+            self._refuse(session, request, error)
 
-    def _enter(self, session: GatewaySession, submit: worker_pb2.Submit, submission: Submission) -> None:
+    def _enter(self, session: GatewaySession, request: Request) -> None:
+        request.queued_at = time.monotonic()
         try:
-            self._backend.submit(session, submission)
+            self._backend.submit(request)
         except FairleadError as error:
-            self._refuse(session, submit, error)
-            return
-        self._gatherer.begin((session, submit.request_id, submit.attempt), max(1, submit.tokens_per_message))
+            self._refuse(session, request, error)
 
-    def _abort(self, session: GatewaySession, abort: worker_pb2.Abort) -> None:
-        if self._compilations.cancel(session, abort.request_id, abort.attempt):
-            self._refuse(session, abort, Cancelled("cancelled by the caller"))
+    def _abort(self, session: GatewaySession, request: Request) -> None:
+        if self._compilations.cancel(request):
+            self._refuse(session, request, Cancelled("cancelled by the caller"))
         else:
-            self._backend.abort(session, abort.request_id, abort.attempt)
+            self._backend.abort(request)
 
-    def _refuse(
-        self, session: GatewaySession, refused: worker_pb2.Submit | worker_pb2.Abort, error: FairleadError
-    ) -> None:
-        field = error.field if isinstance(error, InvalidRequest) else ""
-        ended = AttemptEnded(refused.request_id, refused.attempt, error.outcome, message=error.message, field=field)
-        session.put(AttemptEvents(ended=[ended]))
+    def _refuse(self, session: GatewaySession, request: Request, error: FairleadError) -> None:
+        self._delivery.close(request)
+        session.refuse(request.id, request.attempt, error)
         self._note_idle()
 
     async def drain(self) -> None:

@@ -11,12 +11,12 @@ from typing import Any
 from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
 from local_worker.attachment import SchedulerAttachment
 from local_worker.backend import Backend
+from local_worker.core.events import WorkerUpdate
 from local_worker.core.policies import QueuePolicy
 from local_worker.fair_executor import FairExecutor
 from local_worker.metrics import WorkerMetrics
 from local_worker.scheduler_attachments import SchedulerAttachments
 from local_worker.service import TokenizerService, WorkerService
-from local_worker.step_events import StepEvents
 from local_worker.worker_options import WorkerOptions
 from local_worker.worker_snapshot import WorkerSnapshot
 from serving.endpoint_names import EndpointNames
@@ -26,9 +26,9 @@ from serving.telemetry.metrics import Metrics
 from serving.telemetry.records import WORKER
 
 log = logging.getLogger(__name__)
-# It is given two functions, which any thread may call: the first takes events, the second the error of which the
+# It is given two functions, which any thread may call: the first takes updates, the second the error of which the
 # backend died.
-BackendFactory = Callable[[Callable[[StepEvents], None], Callable[[BaseException], None]], Backend]
+BackendFactory = Callable[[Callable[[WorkerUpdate], None], Callable[[BaseException], None]], Backend]
 
 
 class Worker:
@@ -50,7 +50,7 @@ class Worker:
         self._options = options
         self._event_loop = asyncio.get_running_loop()
         self._backend_end: asyncio.Future[None] = self._event_loop.create_future()
-        self._backend = make_backend(self._post_events, self._backend_died)
+        self._backend = make_backend(self._post_update, self._backend_died)
         self._service = WorkerService(self._backend)
         tokenizer = TokenizerService(self._backend, FairExecutor("tokenizer"))
         mutual_tls = options.mutual_tls
@@ -142,24 +142,24 @@ class Worker:
         if not self._backend_end.done():
             self._backend_end.set_exception(RuntimeError(f"backend: {error!r}"))
 
-    def _post_events(self, out: StepEvents) -> None:
-        self._event_loop.call_soon_threadsafe(self._dispatch_events, out)
+    def _post_update(self, update: WorkerUpdate) -> None:
+        self._event_loop.call_soon_threadsafe(self._dispatch_update, update)
 
-    def _dispatch_events(self, out: StepEvents) -> None:
+    def _dispatch_update(self, update: WorkerUpdate) -> None:
         try:
-            self._deliver(out)
+            self._deliver(update)
         except Exception as error:  # calls whose events are lost would wait for ever; gateways place them again
-            log.exception("events of the backend cannot be delivered")
+            log.exception("an update of the backend cannot be delivered")
             self._end_with(error)
 
-    def _deliver(self, out: StepEvents) -> None:
-        self._service.deliver(out)
-        self._measured.delivered(out.services)
-        self._snapshot.deliver(out)
-        self._attachments.deliver(out)
-        if out.healthy != self._healthy:
-            self._healthy = out.healthy
-            self._event_loop.create_task(self._server.set_ready(out.healthy))
+    def _deliver(self, update: WorkerUpdate) -> None:
+        self._service.deliver(update)
+        self._measured.delivered(update.accounts)
+        self._snapshot.deliver(update)
+        self._attachments.deliver(update)
+        if update.healthy != self._healthy:
+            self._healthy = update.healthy
+            self._event_loop.create_task(self._server.set_ready(update.healthy))
 
 
 def _name(service: str) -> str:

@@ -9,7 +9,7 @@ from itertools import cycle
 from fairlead.outcomes import Outcome
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Member, WorkerIdentity, WorkerLoad
-from local_worker.core.job import Job
+from local_worker.core.events import RequestAccepted, WorkerUpdate
 from serving.blocks import pack_digests, runs
 from simulation.admission import MODEL, SimulatedAdmission, Tokens
 from simulation.call import SimulatedCall
@@ -19,7 +19,7 @@ from simulation.run_log import RunLog
 from simulation.scheduler import make_dispatcher
 from simulation.shared_limits import SharedLimits
 from simulation.spec import ClusterSpec
-from simulation.worker import SimulatedAttempt, SimulatedWorker, WorkerEvents
+from simulation.worker import SimulatedWorker
 from simulation.workload import Workload
 
 
@@ -101,7 +101,7 @@ class SimulatedCluster:
         worker.batcher.queue.cache.take_events()
         snapshot = runs(worker.batcher.queue.cache.snapshot())
         member = self.members[worker.name] = self.dispatcher.attached(identity, snapshot, self.clock.now)
-        self._accepted(member, worker.jobs.jobs)
+        self._accepted(member, worker.machine.accepted)
 
     def detach(self, worker: SimulatedWorker) -> None:
         """Report to the dispatcher that the worker's stream broke."""
@@ -136,31 +136,30 @@ class SimulatedCluster:
         if call.attempts <= 1 and call.outcome is not Outcome.CANCELLED:
             call.release()
 
-    def _worker_reported(self, worker: SimulatedWorker, report: WorkerEvents) -> None:
-        events = report.events
+    def _worker_reported(self, worker: SimulatedWorker, update: WorkerUpdate) -> None:
+        events = update.events
         if events.started or events.tokens or events.ended:
             for gateway in self.gateways:
                 if gateway.streaming[worker.name]:
                     self.clock.after(self.spec.network_seconds, partial(gateway.worker_reported, events))
-        if events.accepted or events.ended or report.cached or report.evicted:
+        if events.accepted or events.ended or update.cached or update.evicted:
             delay = self.spec.network_seconds + self.spec.event_lag_seconds
-            self.clock.after(delay, partial(self._progressed, worker, self.members[worker.name], report))
+            self.clock.after(delay, partial(self._progressed, worker, self.members[worker.name], update))
 
-    def _progressed(self, worker: SimulatedWorker, member: Member, report: WorkerEvents) -> None:
+    def _progressed(self, worker: SimulatedWorker, member: Member, update: WorkerUpdate) -> None:
         if not self.reachable[worker.name]:
             return
-        self._accepted(member, report.events.accepted)
-        for end in report.events.ended:
-            job = end.job
-            started, produced = job.started_at is not None, job.request.output_tokens
-            self.dispatcher.ended(member, job.request.id, job.attempt, started, produced)
+        self._accepted(member, update.events.accepted)
+        for end in update.events.ended:
+            request = end.request
+            started = request.started_at is not None
+            self.dispatcher.ended(member, request.id, request.attempt, started, request.output_tokens)
         if self.keeps_events():
-            self.dispatcher.progressed(member, runs(report.cached), pack_digests(report.evicted))
+            self.dispatcher.progressed(member, runs(update.cached), pack_digests(update.evicted))
 
-    def _accepted(self, member: Member, jobs: Iterable[Job[SimulatedAttempt]]) -> None:
-        for job in jobs:
-            cached = job.request.matched_blocks * self.spec.worker.block_tokens
-            self.dispatcher.accepted(member, placed_request(job.owner), self.clock.now, cached)
+    def _accepted(self, member: Member, accepted: Iterable[RequestAccepted]) -> None:
+        for request, cached_tokens in accepted:
+            self.dispatcher.accepted(member, placed_request(request), self.clock.now, cached_tokens)
 
     def _report(self, worker: SimulatedWorker) -> None:
         if worker.alive and self.clock.now >= worker.stalled_until and self.reachable[worker.name]:

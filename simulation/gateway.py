@@ -14,7 +14,8 @@ from gateway.core.call import CallMachine
 from gateway.core.coalescer import OutputChunk
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.policies import RouteRequest
-from local_worker.core.job import JobEvents
+from local_worker.core.events import RequestEvents
+from local_worker.core.request import Request
 from serving.blocks import pack_digests
 from simulation.admission import MODEL, SimulatedAdmission
 from simulation.call import SimulatedCall
@@ -22,7 +23,7 @@ from simulation.clock import VirtualClock
 from simulation.encoding import SimulatedEncoding
 from simulation.prompts import digests_of
 from simulation.spec import ClusterSpec
-from simulation.worker import SimulatedAttempt, SimulatedWorker
+from simulation.worker import SimulatedAttempt, SimulatedWorker, attempt_of
 
 
 @dataclass(slots=True, eq=False)
@@ -65,17 +66,18 @@ class SimulatedGateway:
             self._clock.after(call.patience, partial(self._handle_if_open, call, events.CallerCancelled()))
         self._handle(opened, events.Arrived(call.deadline))
 
-    def worker_reported(self, report: JobEvents[SimulatedAttempt]) -> None:
+    def worker_reported(self, reported: RequestEvents) -> None:
         """Handle a worker's events; those of older attempts and of other gateways' calls are ignored."""
-        for job, _ in report.started:
-            self._handle_for_attempt(job.owner, events.Started(job.request.cached))
-        for job, output in report.tokens:
-            if job.owner.call in self._open:  # most are not where there are several gateways
-                self._handle_for_attempt(job.owner, events.Tokens(pack_ids(output.tokens)))
-        for end in report.ended:
+        for started in reported.started:
+            self._handle_for_attempt(attempt_of(started.request), events.Started(started.request.cached))
+        for tokens in reported.tokens:
+            attempt = attempt_of(tokens.request)
+            if attempt.call in self._open:  # most are not where there are several gateways
+                self._handle_for_attempt(attempt, events.Tokens(pack_ids(tokens.tokens)))
+        for end in reported.ended:
             completed = end.outcome is Outcome.COMPLETED
             self._handle_for_attempt(
-                end.job.owner, events.Completed(end.reason) if completed else events.Ended(end.outcome)
+                attempt_of(end.request), events.Completed(end.reason) if completed else events.Ended(end.outcome)
             )
 
     def lost(self, worker: SimulatedWorker) -> None:
@@ -241,15 +243,14 @@ class SimulatedGateway:
         self._done(call)
 
 
-def placed_request(attempt: SimulatedAttempt) -> RouteRequest:
+def placed_request(request: Request) -> RouteRequest:
     """Return the request as a worker reports it to the scheduler."""
-    call = attempt.call
     return RouteRequest(
-        request_id=str(call.number),
-        attempt=attempt.number,
-        client=call.client,
+        request_id=request.id,
+        attempt=request.attempt,
+        client=request.client,
         model=MODEL,
         digests=b"",
-        prompt_tokens=call.prompt_tokens,
-        weight=call.weight,
+        prompt_tokens=attempt_of(request).call.prompt_tokens,
+        weight=request.weight,
     )

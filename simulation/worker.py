@@ -1,4 +1,4 @@
-"""A worker under virtual time: its job table and batcher, with step times from the profile."""
+"""A worker under virtual time: the driver of its machine, with step times from the profile."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,11 +6,18 @@ from functools import partial
 
 from fairlead.outcomes import Outcome
 from local_worker.core.batch import StepResult
-from local_worker.core.job import Job, JobEnded, JobEvents
-from local_worker.core.job_table import JobTable
+from local_worker.core.delivery import Delivery
+from local_worker.core.events import RequestEnded, RequestEvents, WorkerUpdate
+from local_worker.core.machine import (
+    AbortRequest,
+    RequestsAdmitted,
+    RequestsAdvanced,
+    SubmitRequest,
+    TimePassed,
+    WorkerMachine,
+)
 from local_worker.core.plan import Plan
 from local_worker.core.request import Request
-from local_worker.core.token_gatherer import TokenGatherer
 from serving.blocks import Link
 from serving.sampling_params import SamplingParams
 from simulation.call import SimulatedCall
@@ -35,22 +42,6 @@ class SimulatedAttempt:
     answer: range = range(0)  # worker: all output tokens of the call
 
 
-class NoText:
-    """The decoder of simulated outputs, which have no text; see Text."""
-
-    def push(self, tokens: Sequence[int]) -> tuple[str, str]:
-        """See Text."""
-        return "", ""
-
-    def rest(self) -> str:
-        """See Text."""
-        return ""
-
-    def token_bytes(self, token: int) -> bytes:
-        """See Text."""
-        return b""
-
-
 def _sampling(call: SimulatedCall, generated: int) -> SamplingParams:
     """Return the limits of an attempt at `call` after `generated` tokens: its last token stops it if it reserves
     more."""
@@ -59,17 +50,8 @@ def _sampling(call: SimulatedCall, generated: int) -> SamplingParams:
     return SamplingParams(max_tokens=most, ignore_eos=True, stop_token_ids=stops).after(generated)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerEvents:
-    """A worker's report: events for the gateway and the scheduler, and changes of its cache for the scheduler."""
-
-    events: JobEvents[SimulatedAttempt]
-    cached: tuple[Link, ...] = ()
-    evicted: tuple[int, ...] = ()
-
-
 class SimulatedWorker:
-    """A worker that passes its events to `report`. A crash ends a life; steps planned in that life are discarded."""
+    """A worker that passes its updates to `report`. A crash ends a life; steps planned in that life are discarded."""
 
     def __init__(self, name: str, spec: WorkerSpec, clock: VirtualClock, run_log: RunLog) -> None:
         self.name = name
@@ -79,9 +61,9 @@ class SimulatedWorker:
         self.slowdown = 1.0
         self.stalled_until = 0.0
         self.batcher = spec.make_batcher()
-        self.jobs: JobTable[SimulatedAttempt] = JobTable(self.batcher.queue)
-        self.gatherer: TokenGatherer[Job[SimulatedAttempt]] = TokenGatherer()
-        self.report: Callable[[SimulatedWorker, WorkerEvents], None] = lambda worker, events: None
+        self.machine = WorkerMachine(self.batcher.queue)
+        self.delivery = Delivery()
+        self.report: Callable[[SimulatedWorker, WorkerUpdate], None] = lambda worker, events: None
         self.entered: Callable[[SimulatedAttempt, Request], None] = lambda attempt, request: None
         self.checked: Callable[[SimulatedWorker], None] = lambda worker: None
         self._clock = clock
@@ -89,7 +71,7 @@ class SimulatedWorker:
         self._seconds = StepTime(spec.profile.coefficients)
         self._arrivals = 0
         self._busy = False
-        self._ticks = False  # whether a tick of the gatherer is planned
+        self._ticks = False  # whether a tick of the delivery is planned
 
     def submit(self, attempt: SimulatedAttempt) -> None:
         """Queue the attempt. A refusal is reported like any other end; so is a dead worker, whose connection is
@@ -99,13 +81,12 @@ class SimulatedWorker:
             return
         self._arrivals += 1
         request = self._request(attempt)
-        job = Job(attempt, request, attempt.number, NoText(), self._clock.now)
         if not self.alive:
-            self.report(self, WorkerEvents(JobEvents(ended=[JobEnded(job, Outcome.UNAVAILABLE)])))
+            self.report(self, WorkerUpdate(events=RequestEvents(ended=[RequestEnded(request, Outcome.UNAVAILABLE)])))
             return
         attempt.answer = output_run(attempt.call.number, 0, attempt.call.output_tokens)
-        self.gatherer.begin(job, attempt.tokens_per_message)
-        self.jobs.submit(job, self._clock.now)
+        self.delivery.open(request)
+        self.machine.handle(SubmitRequest(request), self._clock.now)
         self._deliver()
         if request.deadline is not None:
             self._clock.at(request.deadline, self._expire)
@@ -116,7 +97,7 @@ class SimulatedWorker:
         if self._clock.now < self.stalled_until:
             self._clock.at(self.stalled_until, self._expire)
             return
-        self.jobs.expire(self._clock.now)
+        self.machine.handle(TimePassed(), self._clock.now)
         self._deliver()
 
     def _request(self, attempt: SimulatedAttempt) -> Request:
@@ -129,6 +110,9 @@ class SimulatedWorker:
             digests = digests_of(tokens, self.spec.block_tokens)
         return Request(
             id=str(call.number),
+            attempt=attempt.number,
+            owner=attempt,
+            tokens_per_message=attempt.tokens_per_message,
             client=call.client,
             tokens=tokens,
             prompt_tokens=len(tokens),
@@ -144,6 +128,7 @@ class SimulatedWorker:
             in_interaction=attempt.in_interaction,
             paid=attempt.charged,
             deadline=call.deadline,
+            queued_at=self._clock.now,
         )
 
     def abort(self, attempt: SimulatedAttempt) -> None:
@@ -151,7 +136,8 @@ class SimulatedWorker:
         if self._clock.now < self.stalled_until:
             self._clock.at(self.stalled_until, partial(self.abort, attempt))
             return
-        self.jobs.abort(attempt, str(attempt.call.number), attempt.number, self._clock.now)
+        for request in self.delivery.owned_by(attempt):
+            self.machine.handle(AbortRequest(request), self._clock.now)
         self._deliver()
 
     def crash(self) -> None:
@@ -159,8 +145,8 @@ class SimulatedWorker:
         self.life += 1
         self.alive = False
         self.batcher = self.spec.make_batcher()
-        self.jobs = JobTable(self.batcher.queue)
-        self.gatherer = TokenGatherer()
+        self.machine = WorkerMachine(self.batcher.queue)
+        self.delivery = Delivery()
         self._busy = self._ticks = False
 
     def restart(self) -> None:
@@ -172,10 +158,9 @@ class SimulatedWorker:
         self._busy = plan is not None
         if plan is None:
             return
-        self.jobs.admitted(plan.admitted, self._clock.now)
+        self.machine.handle(RequestsAdmitted(plan.admitted), self._clock.now)
         for request in plan.admitted:
-            attempt = self.jobs.owner(request)
-            assert attempt is not None, f"request {request.id} entered the batch without an owner"
+            attempt = attempt_of(request)
             self.entered(attempt, request)
             if attempt.call.admitted_at is None:
                 attempt.call.admitted_at = self._clock.now
@@ -190,8 +175,7 @@ class SimulatedWorker:
             self._clock.at(self.stalled_until, partial(self._commit, life, plan))
             return
         self._run_log.steps += max(plan.lengths, default=1)
-        advances = self.batcher.commit(plan, self._result(plan))
-        self.jobs.advance(advances, self._clock.now)
+        self.machine.handle(RequestsAdvanced(self.batcher.commit(plan, self._result(plan))), self._clock.now)
         for account in self.batcher.queue.ledger.take_changed():
             self._run_log.served(self.name, life, account, self._clock.now)
         self.checked(self)
@@ -200,16 +184,11 @@ class SimulatedWorker:
 
     def _deliver(self, cached: tuple[Link, ...] = (), evicted: tuple[int, ...] = ()) -> None:
         """Report all events since the last report, but for the tokens that are gathered for a later one."""
-        events, now = self.jobs.take_events(), self._clock.now
-        for job, output in events.tokens:
-            self.gatherer.add(job, output, now)
-        for end in events.ended:
-            self.gatherer.end(end.job)
-        events.tokens = self.gatherer.take(now)
-        self.report(self, WorkerEvents(events, cached, evicted))
-        if self.gatherer.due is not None and not self._ticks:
+        events = self.delivery.deliver(self.machine.take_events(), self._clock.now)
+        self.report(self, WorkerUpdate(events=events, cached=cached, evicted=evicted))
+        if self.delivery.due is not None and not self._ticks:
             self._ticks = True
-            self._clock.at(self.gatherer.due, partial(self._tick, self.life))
+            self._clock.at(self.delivery.due, partial(self._tick, self.life))
 
     def _tick(self, life: int) -> None:
         if life != self.life:
@@ -227,6 +206,13 @@ class SimulatedWorker:
 
     def _sample(self, request: Request, tokens: int) -> Sequence[int]:
         """Return the next tokens, or arbitrary ones for a request that was aborted while the step ran."""
-        attempt = self.jobs.owner(request)
+        if request.ended_at is not None:
+            return range(tokens)
         made = request.seed_position + len(request.tokens) - request.prompt_tokens
-        return range(tokens) if attempt is None else attempt.answer[made : made + tokens]
+        return attempt_of(request).answer[made : made + tokens]
+
+
+def attempt_of(request: Request) -> SimulatedAttempt:
+    """Return the attempt that submitted `request`."""
+    assert isinstance(request.owner, SimulatedAttempt)
+    return request.owner

@@ -20,16 +20,16 @@ from fairlead.v1 import worker_pb2
 from lab.bench.batcher import BLOCK, KV_TOKENS, PROMPT_TOKENS, make_batcher, make_request
 from lab.bench.machine import describe
 from local_worker.core.batch import Batch, CompletedStep, StepResult
-from local_worker.core.job import Job
+from local_worker.core.delivery import by_owner
+from local_worker.core.events import WorkerUpdate
 from local_worker.core.output_text import OutputText
 from local_worker.engine.batch_inputs import BatchInputs
 from local_worker.engine.kv import LayerShape, PagedKV
 from local_worker.engine.model_files import resolve
 from local_worker.engine.page_tables import PageLists, PageTables
 from local_worker.loop import EngineLoop
-from local_worker.messages import add_events
-from local_worker.step_events import StepEvents
 from local_worker.tokenizer import HuggingFaceTokenizer
+from local_worker.wire import add_events
 from serving.model_name import BUILT_IN
 
 STEPS = 400
@@ -88,9 +88,9 @@ def measure(batch: int, tokenizer: HuggingFaceTokenizer, timed: Collection[str])
     """Return the milliseconds of each call of the timed parts, about one in a step."""
     clock, left, done = Clock(), batch, threading.Event()
 
-    def deliver(out: StepEvents) -> None:
+    def deliver(update: WorkerUpdate) -> None:
         nonlocal left
-        for events in out.events.values():
+        for events in by_owner(update.events).values():
             add_events(worker_pb2.StepEvents(), events)
             left -= len(events.ended)
         if not left:
@@ -104,7 +104,7 @@ def measure(batch: int, tokenizer: HuggingFaceTokenizer, timed: Collection[str])
             (batcher, "plan"),
             (engine, "prepare"),
             (batcher, "commit"),
-            (loop._jobs, "advance"),
+            (loop._machine, "handle"),
             (loop, "_flush"),
             (loop, "_turn"),
         ),
@@ -114,7 +114,8 @@ def measure(batch: int, tokenizer: HuggingFaceTokenizer, timed: Collection[str])
             clock.time(part, target, method)
     for number in range(batch):
         request = make_request([random.randrange(1000) for _ in range(PROMPT_TOKENS)], STEPS, number)
-        loop.submit(Job("gateway", request, 1, OutputText(tokenizer.decoder()), 0.0))
+        request.text = OutputText(tokenizer.decoder())
+        loop.submit(request)
     loop.start()
     done.wait()
     loop.stop()

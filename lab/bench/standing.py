@@ -33,11 +33,13 @@ from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from lab.bench.control_plane.job import cpu_seconds
 from lab.bench.machine import commit, processor
 from local_worker.attachment import SchedulerAttachment
-from local_worker.attempt import AttemptAccepted, AttemptEnded, AttemptEvents
 from local_worker.core import report_pacing
-from local_worker.step_events import ClientAccountReport, EngineLoad, LevelGapReport, StepEvents
+from local_worker.core.events import RequestAccepted, RequestEnded, WorkerUpdate
+from local_worker.core.load import ClientAccountReport, EngineLoad, LevelGapReport
+from local_worker.core.request import Request
 from local_worker.worker_snapshot import WorkerSnapshot
 from serving.rpc.channel import open_channel, secret_metadata
+from serving.sampling_params import SamplingParams
 
 SCHEDULER, GATEWAY, BARE = "global_scheduler", "gateway", "lab.bench.bare_scheduler"
 REPORTS = "reports"  # the name of their number in figures
@@ -53,6 +55,7 @@ CLIENTS = 2_000  # of all workers
 # Of 8 requests at 20 tokens a second, two fill a block of 16 tokens in each step, and one of 10 seconds ends every 6.
 STEP_BLOCKS = 2
 STEPS_PER_CALL = 6
+PROMPT = [0] * 500
 KEPT_BLOCKS = 200  # of a worker, of which the oldest are evicted
 Figures = dict[str, dict[str, float]]  # by state and column: CPU ms per second of each process, reports per second
 
@@ -87,15 +90,16 @@ class FakeWorker:
         self._steps = 0
         self._blocks = 0
         self._cached: deque[int] = deque()
+        self._open: dict[int, Request] = {}
 
     async def run(self) -> None:
         """Report until cancelled."""
-        self._deliver(StepEvents(load=self._load(0, 0)))
+        self._deliver(WorkerUpdate(load=self._load(0, 0)))
         await self._attachment.run()
 
     def step(self, waiting: int) -> None:
         """Make an engine step, after which so many requests wait."""
-        self._deliver(self._events(waiting))
+        self._deliver(self._update(waiting))
 
     def serve(self) -> None:
         """Make an engine step that fills blocks, and sometimes ends a call and begins another."""
@@ -106,24 +110,35 @@ class FakeWorker:
             self._cached.append(self._number << 32 | self._blocks)
             links.append((self._cached[-1], parent))
         evicted = [self._cached.popleft() for _ in range(len(self._cached) - KEPT_BLOCKS)]
-        out = self._events(waiting=0)
-        out = replace(out, cached=tuple(links), evicted=tuple(evicted))
+        update = replace(self._update(waiting=0), cached=tuple(links), evicted=tuple(evicted))
         call, rest = divmod(self._steps, STEPS_PER_CALL)
         if not rest:
             client = self._clients[call % RUNNING]
-            out.accepted.append(AttemptAccepted(self._request(call), 1, client, MODEL.name, 500, 1.0, 0))
-            out.events[self] = AttemptEvents(ended=[AttemptEnded(self._request(call - RUNNING), 1, Outcome.COMPLETED)])
-        self._deliver(out)
+            request = self._open[call] = self._request(call, client)
+            update.events.accepted.append(RequestAccepted(request, 0))
+            if (ended := self._open.pop(call - RUNNING, None)) is not None:
+                update.events.ended.append(RequestEnded(ended, Outcome.COMPLETED))
+        self._deliver(update)
 
-    def _request(self, call: int) -> str:
-        return f"{self._number}-{call}"
+    def _request(self, call: int, client: str) -> Request:
+        return Request(
+            id=f"{self._number}-{call}",
+            client=client,
+            model=MODEL.name,
+            tokens=PROMPT,
+            prompt_tokens=len(PROMPT),
+            digests=[],
+            chain_seed=0,
+            sampling=SamplingParams(),
+            arrival=call,
+        )
 
-    def _events(self, waiting: int) -> StepEvents:
+    def _update(self, waiting: int) -> WorkerUpdate:
         self._steps += 1
         service = float(self._steps)
         accounts = [ClientAccountReport(client, service, service, -service, 0, 1) for client in self._clients]
         oldest = time.monotonic() - STEP_SECONDS if waiting else None
-        return StepEvents(load=self._load(RUNNING, waiting), services=accounts, oldest_queued_at=oldest)
+        return WorkerUpdate(load=self._load(RUNNING, waiting), accounts=accounts, oldest_queued_at=oldest)
 
     def _load(self, running: int, waiting: int) -> EngineLoad:
         return EngineLoad(
@@ -139,9 +154,9 @@ class FakeWorker:
             levels=(LevelGapReport("tenant", 0.0), LevelGapReport("user", 321.5)),
         )
 
-    def _deliver(self, out: StepEvents) -> None:
-        self._snapshot.deliver(out)
-        self._attachment.deliver(out)
+    def _deliver(self, update: WorkerUpdate) -> None:
+        self._snapshot.deliver(update)
+        self._attachment.deliver(update)
 
 
 async def measure(plane: ControlPlane, workers: int, seconds: float) -> Figures:

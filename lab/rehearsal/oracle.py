@@ -51,8 +51,8 @@ class Oracle:
             self._check_worker(worker)
 
     def _check_worker(self, worker: SimulatedWorker) -> None:
-        worker.jobs.check_invariants()
-        worker.gatherer.check_invariants()
+        worker.machine.check_invariants()
+        worker.delivery.check_invariants()
         self._auditor.check_accounts(worker)
 
     def _check_system(self) -> None:

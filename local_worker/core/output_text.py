@@ -20,7 +20,7 @@ class Decoder(Protocol):
 
 
 class Text(Protocol):
-    """The interface between a job and the text of its output."""
+    """The interface between a request and the text of its output."""
 
     def push(self, tokens: Sequence[int]) -> tuple[str, str]:
         """Append `tokens`; return the text that is released, and the stop string that ends the output, if any."""
@@ -30,6 +30,22 @@ class Text(Protocol):
 
     def token_bytes(self, token: int) -> bytes:
         """Return the bytes for which a token stands by itself."""
+
+
+class NoText:
+    """The Text of an output whose tokens are not decoded."""
+
+    def push(self, tokens: Sequence[int]) -> tuple[str, str]:
+        """See Text."""
+        return "", ""
+
+    def rest(self) -> str:
+        """See Text."""
+        return ""
+
+    def token_bytes(self, token: int) -> bytes:
+        """See Text."""
+        return b""
 
 
 class OutputText:

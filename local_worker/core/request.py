@@ -1,9 +1,11 @@
 """One request at one worker: a record that the parts of the core share."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from local_worker.core.accounts.account import Account, Path
 from local_worker.core.batch import SampledLogprobs
+from local_worker.core.output_text import NoText, Text
 from serving.cost import WEIGHT_ONE
 from serving.sampling_params import SamplingParams
 
@@ -12,7 +14,9 @@ from serving.sampling_params import SamplingParams
 class Request:
     """A data record, compared by identity and ordered by `arrival`.
 
-    The comment on a field names the part of the core that may change it; the other fields never change.
+    It is one attempt of a call at one worker. The comment on a field names the part of the worker that may change it;
+    the other fields never change. Times are in seconds on the clock of the core's `now`; the time of an event that has
+    not happened is None.
     """
 
     id: str
@@ -23,6 +27,10 @@ class Request:
     chain_seed: int  # seed of the first block of the chain that is not public
     sampling: SamplingParams
     arrival: int  # sequence number of the arrival at this worker: breaks every tie
+    attempt: int = 1  # number of the attempt of the call `id`
+    owner: Hashable = None  # receives the request's events: a gateway's stream
+    tokens_per_message: int = 1  # number of tokens that are enough for a message to the owner
+    cache_scope: str = ""  # requests of different scopes share no prefix but public blocks
     model: str = ""  # name of the requested model, if the engine serves several
     public_blocks: int = 0  # number of leading blocks that every cache scope shares
     system_tokens: int = 0  # number of leading prompt tokens that belong to system messages
@@ -31,7 +39,12 @@ class Request:
     user_weight: int = WEIGHT_ONE  # the user's share within its tenant x norm in thousandths, frozen at arrival
     interaction: str = ""  # id of its interaction, of the root where sessions form a tree; empty: none
     in_interaction: bool = False
-    deadline: float | None = None  # seconds, on the clock of `now`; None: no deadline
+    deadline: float | None = None  # None: no deadline
+    text: Text = field(default_factory=NoText)  # decodes the output (set by the backend)
+    queued_at: float = 0.0  # set by the service
+    started_at: float | None = None  # first entry into the running batch (WorkerMachine)
+    first_token_at: float | None = None  # WorkerMachine
+    ended_at: float | None = None  # WorkerMachine
     # Number of tokens whose keys and values are in the pages, or will be after the last plan (Batcher, InFlight).
     computed: int = 0
     in_flight: int = 0  # number of tokens that planned steps sample but that are not yet in `tokens` (InFlight)

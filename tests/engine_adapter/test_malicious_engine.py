@@ -48,7 +48,7 @@ async def engine() -> AsyncIterator[MaliciousEngine]:
 async def output(engine: MaliciousEngine, max_tokens: int = 5) -> list[int]:
     """The tokens of one output, as the adapter's backend takes them."""
     claims, tokens = OutputClaims(max_tokens), list[int]()
-    async for piece in VllmApi(HttpClient(engine.address)).complete(request(max_tokens), "m", ""):
+    async for piece in VllmApi(HttpClient(engine.address)).complete(request(max_tokens), "m"):
         claims.check(piece)
         tokens += piece.tokens
     return tokens

@@ -36,7 +36,7 @@ class Serving:
     async def output(self, prompt: str, generated: int = 0, **sampling: Any) -> tuple[str, list[int], FinishReason]:
         """The text, the tokens and the end of an output; `prompt` ends with `generated` tokens of earlier attempts."""
         params = SamplingParams(**{"max_tokens": 20, "ignore_eos": True, **sampling})
-        output = self.engine.make_output(request_of(prompt.encode(), generated, params), "")
+        output = self.engine.make_output(request_of(prompt.encode(), generated, params))
         text, tokens = "", []
         async for piece in output.pieces():
             tokens += piece.tokens
@@ -122,7 +122,7 @@ async def test_a_text_that_is_cut_within_a_character_goes_on_exactly() -> None:
             earlier = bytes(tokens[:cut]).decode(errors="ignore")
             prompt = b"A story" + bytes(tokens[:cut])
             output = served.engine.make_output(
-                request_of(prompt, cut, SamplingParams(max_tokens=40 - cut, ignore_eos=True)), ""
+                request_of(prompt, cut, SamplingParams(max_tokens=40 - cut, ignore_eos=True))
             )
             assert earlier + "".join([output.text.push(piece.tokens)[0] async for piece in output.pieces()]) == whole
 
@@ -130,7 +130,7 @@ async def test_a_text_that_is_cut_within_a_character_goes_on_exactly() -> None:
 async def test_logprobs_have_the_likely_tokens_and_all_have_bytes() -> None:
     async with serving() as served:
         sampling = SamplingParams(max_tokens=4, ignore_eos=True, logprobs=2)
-        output = served.engine.make_output(request_of(b"Once", 0, sampling), "")
+        output = served.engine.make_output(request_of(b"Once", 0, sampling))
         pieces = [piece async for piece in output.pieces()]
         found = [each for piece in pieces for each in piece.logprobs]
         tokens = [token for piece in pieces for token in piece.tokens]
@@ -150,7 +150,7 @@ async def test_errors_are_told_apart() -> None:
 
 async def test_leaving_an_output_aborts_it() -> None:
     async with serving(step_seconds=0.05) as served:
-        output = served.engine.make_output(request_of(b"Long", 0, SamplingParams(max_tokens=300, ignore_eos=True)), "")
+        output = served.engine.make_output(request_of(b"Long", 0, SamplingParams(max_tokens=300, ignore_eos=True)))
         pieces = output.pieces()
         await anext(aiter(pieces))
         assert (await served.api.counts()).requests == 1

@@ -8,15 +8,16 @@ import pytest
 from fairlead.outcomes import Outcome
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from local_worker.attachment import MOST_SERVICES, SchedulerAttachment
-from local_worker.attempt import AttemptAccepted, AttemptEnded, AttemptEvents
-from local_worker.messages import to_accepted
+from local_worker.core.events import RequestAccepted, RequestEnded, RequestEvents, WorkerUpdate
+from local_worker.core.load import ClientAccountReport, EngineLoad
 from local_worker.scheduler_attachments import SchedulerAttachments
-from local_worker.step_events import ClientAccountReport, EngineLoad, StepEvents
+from local_worker.wire import to_accepted
 from local_worker.worker_snapshot import WorkerSnapshot
 from serving import endpoint_names
 from serving.blocks import pack_digests
 from serving.endpoint_names import EndpointNames
 from serving.rpc.server import Server
+from tests.local_worker.engine.driving import make_request
 
 SECRET = "s" * 16
 WAIT = 30
@@ -64,9 +65,9 @@ class AttachedWorker:
             scheduler=scheduler, secret=SECRET, snapshot=snapshot, drain=lambda: None, flush=lambda: None
         )
 
-    def deliver(self, out: StepEvents) -> None:
-        self.snapshot.deliver(out)
-        self.attachment.deliver(out)
+    def deliver(self, update: WorkerUpdate) -> None:
+        self.snapshot.deliver(update)
+        self.attachment.deliver(update)
 
 
 @pytest.fixture
@@ -120,9 +121,9 @@ async def test_pickers_behind_a_name_are_attached_to_as_they_come_and_go(monkeyp
             assert (await first.reports.get()).hello.worker == "w"
             addresses.append("127.0.0.2")
             assert (await second.reports.get()).hello.worker == "w"
-            out = StepEvents(accepted=[accepted("a")])
-            snapshot.deliver(out)
-            attachments.deliver(out)
+            update = WorkerUpdate(events=RequestEvents([accepted("a")]))
+            snapshot.deliver(update)
+            attachments.deliver(update)
             for listener in (first, second):
                 while not (report := await listener.reports.get()).progress.accepted:
                     pass
@@ -141,9 +142,9 @@ async def test_a_worker_whose_steps_fail_reports_draining_until_one_succeeds(
 ) -> None:
     listener, worker = attached
     await listener.load(lambda load: not load.draining)
-    worker.deliver(StepEvents(healthy=False))
+    worker.deliver(WorkerUpdate(healthy=False))
     await listener.load(lambda load: load.draining)
-    worker.deliver(StepEvents())
+    worker.deliver(WorkerUpdate())
     await listener.load(lambda load: not load.draining)
 
 
@@ -153,11 +154,11 @@ async def test_the_load_is_reported_now_and_then_but_a_queue_or_a_drain_before_t
     listener, worker = attached
     await listener.load(lambda load: True)
     regular = worker.attachment.pacing.load_due
-    worker.deliver(StepEvents(load=EngineLoad(running=1)))
+    worker.deliver(WorkerUpdate(load=EngineLoad(running=1)))
     assert worker.attachment.pacing.load_due == regular, "this is no reason for a report"
     await listener.load(lambda load: load.running == 1)
     before = worker.attachment.pacing.load_due
-    worker.deliver(StepEvents(load=EngineLoad(waiting=1, running=1)))
+    worker.deliver(WorkerUpdate(load=EngineLoad(waiting=1, running=1)))
     assert worker.attachment.pacing.load_due < before
     assert (await listener.load(lambda load: True)).waiting == 1
     worker.snapshot.draining = True
@@ -171,13 +172,15 @@ async def test_the_load_is_reported_now_and_then_but_a_queue_or_a_drain_before_t
 async def test_draining_after_failed_steps_ends_by_itself(attached: tuple[Listener, AttachedWorker]) -> None:
     listener, worker = attached
     await listener.load(lambda load: not load.draining)
-    worker.deliver(StepEvents(healthy=False))
+    worker.deliver(WorkerUpdate(healthy=False))
     await listener.load(lambda load: load.draining)
     await listener.load(lambda load: not load.draining)
 
 
-def accepted(name: str) -> AttemptAccepted:
-    return AttemptAccepted(name, 1, "ann", "m", prompt_tokens=10, weight=1.0, cached_tokens=0)
+def accepted(name: str) -> RequestAccepted:
+    request = make_request([1] * 10)
+    request.id, request.client, request.model = name, "ann", "m"
+    return RequestAccepted(request, cached_tokens=0)
 
 
 async def test_events_are_reported_as_they_happen_and_the_latest_change_counts(
@@ -188,8 +191,8 @@ async def test_events_are_reported_as_they_happen_and_the_latest_change_counts(
         assert (await listener.reports.get()).hello.worker == "w"
         await listener.load(lambda load: True)
         key = accepted("r")
-        worker.deliver(StepEvents(cached=((1, 0), (2, 1), (5, 0)), evicted=(), accepted=[key]))
-        worker.deliver(StepEvents(cached=((3, 2),), evicted=(5,)))
+        worker.deliver(WorkerUpdate(cached=((1, 0), (2, 1), (5, 0)), evicted=(), events=RequestEvents([key])))
+        worker.deliver(WorkerUpdate(cached=((3, 2),), evicted=(5,)))
         while not (report := await listener.reports.get()).HasField("progress"):
             pass
     (run,) = report.progress.cached
@@ -204,12 +207,12 @@ async def test_changed_blocks_wait_for_the_next_request_that_begins_or_ends(
     listener, worker = attached
     async with asyncio.timeout(WAIT):
         await listener.load(lambda load: True)
-        worker.deliver(StepEvents(cached=((1, 0),)))
+        worker.deliver(WorkerUpdate(cached=((1, 0),)))
         while not (await listener.reports.get()).HasField("progress"):
             pass
-        worker.deliver(StepEvents(cached=((2, 1),)))
+        worker.deliver(WorkerUpdate(cached=((2, 1),)))
         of_blocks = worker.attachment.pacing.progress_due
-        worker.deliver(StepEvents(accepted=[accepted("r")]))
+        worker.deliver(WorkerUpdate(events=RequestEvents([accepted("r")])))
         assert worker.attachment.pacing.progress_due < of_blocks
         while not (report := await listener.reports.get()).HasField("progress"):
             pass
@@ -222,11 +225,11 @@ async def test_a_new_stream_begins_with_what_is_cached_and_running(
 ) -> None:
     listener, worker = attached
     keys = [accepted(name) for name in "ab"]
-    ended = AttemptEvents(ended=[AttemptEnded("a", 1, Outcome.COMPLETED)])
+    ended = RequestEvents(ended=[RequestEnded(keys[0].request, Outcome.COMPLETED)])
     async with asyncio.timeout(WAIT):
         await listener.load(lambda load: True)
-        worker.deliver(StepEvents(cached=((1, 0), (2, 1), (4, 1)), evicted=(), accepted=keys))
-        worker.deliver(StepEvents(cached=(), evicted=(2,), events={"gateway": ended}))
+        worker.deliver(WorkerUpdate(cached=((1, 0), (2, 1), (4, 1)), evicted=(), events=RequestEvents(keys)))
+        worker.deliver(WorkerUpdate(cached=(), evicted=(2,), events=ended))
         listener.hang_up.set()
         while not (report := await listener.reports.get()).HasField("hello") or not report.hello.requests:
             pass
@@ -246,7 +249,7 @@ async def test_a_new_stream_reports_all_accounts_in_messages_of_bounded_size(
     async with asyncio.timeout(WAIT):
         await listener.load(lambda load: True)
         listener.hang_up.set()
-        worker.deliver(StepEvents(services=[idle(name) for name in names]))
+        worker.deliver(WorkerUpdate(accounts=[idle(name) for name in names]))
         while not (await listener.reports.get()).HasField("hello"):
             pass
     reported: list[str] = []
@@ -264,15 +267,15 @@ async def test_a_new_stream_reports_all_accounts_in_messages_of_bounded_size(
 def test_of_idle_clients_the_latest_are_remembered() -> None:
     snapshot = WorkerSnapshot(scheduler_pb2.Hello(), most_idle=1)
     busy = [ClientAccountReport("a", 1.0, 1.0, 0.0, 1, 0), ClientAccountReport("b", 1.0, 1.0, 0.0, 0, 1)]
-    snapshot.deliver(StepEvents(services=[*busy, idle("c"), idle("d")]))
+    snapshot.deliver(WorkerUpdate(accounts=[*busy, idle("c"), idle("d")]))
     assert list(snapshot.services) == ["a", "b", "d"]
-    snapshot.deliver(StepEvents(services=[idle("a"), busy[0], idle("b")]))
+    snapshot.deliver(WorkerUpdate(accounts=[idle("a"), busy[0], idle("b")]))
     assert list(snapshot.services) == ["a", "b"]
 
 
 async def test_requests_without_steps_are_reported(attached: tuple[Listener, AttachedWorker]) -> None:
     listener, worker = attached
-    worker.deliver(StepEvents(load=EngineLoad(running=1)))
+    worker.deliver(WorkerUpdate(load=EngineLoad(running=1)))
     await listener.load(lambda load: load.stalled_seconds > 0.1)
-    worker.deliver(StepEvents(load=EngineLoad()))
+    worker.deliver(WorkerUpdate(load=EngineLoad()))
     await listener.load(lambda load: load.stalled_seconds == 0)

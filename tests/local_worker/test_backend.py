@@ -9,15 +9,16 @@ import pytest
 from fairlead.errors import InvalidRequest
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.prompt import as_prompt
-from fairlead.token_ids import unpack_ids
+from fairlead.token_ids import pack_ids, unpack_ids
 from fairlead.v1 import common_pb2, worker_pb2, worker_pb2_grpc
-from local_worker.attempt import AttemptEnded, AttemptEvents, Submission
 from local_worker.backend import Backend
-from local_worker.core.output import Output
+from local_worker.core.events import RequestEnded, RequestEvents, RequestTokens, WorkerUpdate
+from local_worker.core.request import Request
 from local_worker.fair_executor import FairExecutor
 from local_worker.prompt import EncodedPrompt, PromptToEncode
+from local_worker.prompt_encoder import PromptEncoder
 from local_worker.service import TokenizerService, WorkerService
-from local_worker.step_events import Sink, StepEvents
+from local_worker.tokenizer import ByteTokenizer
 from serving.constraint import Constraint
 from serving.rpc.channel import secret_metadata
 from serving.rpc.server import Server
@@ -31,10 +32,11 @@ class Echo:
     """A backend that answers a prompt with the prompt at once, but never answers `STAYS`."""
 
     stepping_since = None
+    prompts = PromptEncoder(ByteTokenizer(), 1 << 32, 4, SECRET, {"m": "r1"}, 100)
 
     def __init__(self) -> None:
         self.service = WorkerService(self)
-        self.here: dict[tuple[Sink, str, int], None] = {}
+        self.here: dict[Request, None] = {}
         self.constraints: list[str] = []  # of what was submitted; empty for none
         self.may_compile = asyncio.Event()
 
@@ -61,32 +63,29 @@ class Echo:
     def decode(self, token_ids: bytes, model: str) -> str:
         return token_ids.decode()
 
-    def submit(self, sink: Sink, submission: Submission) -> None:
-        if not submission.token_ids:
-            raise InvalidRequest("must hold at least 1 token, got 0", "token_ids")
-        key = sink, submission.request_id, submission.attempt
-        self.here[key] = None
-        constraint = submission.sampling.constraint
+    def submit(self, request: Request) -> None:
+        if request.client == "unwelcome":
+            raise InvalidRequest("is refused by the backend", "client")
+        self.here[request] = None
+        constraint = request.sampling.constraint
         self.constraints.append(constraint.texts[0] if constraint else "")
-        if submission.token_ids != STAYS:
-            asyncio.get_running_loop().call_soon(self._end, key, Outcome.COMPLETED, submission.token_ids)
+        if pack_ids(request.tokens) != STAYS:
+            asyncio.get_running_loop().call_soon(self._end, request, Outcome.COMPLETED, request.tokens)
 
-    def abort(self, sink: Sink, request_id: str, attempt: int) -> None:
-        if (sink, request_id, attempt) in self.here:
-            self._end((sink, request_id, attempt), Outcome.CANCELLED, b"")
+    def abort(self, request: Request) -> None:
+        if request in self.here:
+            self._end(request, Outcome.CANCELLED, [])
 
-    def abort_all(self, sink: Sink) -> None:
-        for owner, request_id, attempt in list(self.here):
-            if owner == sink:
-                self.abort(sink, request_id, attempt)
+    def generate(self, request: Request, *tokens: int) -> None:
+        entries = [RequestTokens(request, [token], "x", (), 0) for token in tokens]
+        self.service.deliver(WorkerUpdate(events=RequestEvents(tokens=entries)))
 
-    def _end(self, key: tuple[Sink, str, int], outcome: Outcome, tokens: bytes) -> None:
-        del self.here[key]
-        sink, request_id, attempt = key
-        events = AttemptEvents(ended=[AttemptEnded(request_id, attempt, outcome, FinishReason.STOP)])
+    def _end(self, request: Request, outcome: Outcome, tokens: list[int]) -> None:
+        del self.here[request]
+        events = RequestEvents(ended=[RequestEnded(request, outcome, FinishReason.STOP)])
         if tokens:
-            events.tokens.append(Output(request_id, attempt, unpack_ids(tokens), tokens.decode(), (), 0))
-        self.service.deliver(StepEvents(events={sink: events}))
+            events.tokens.append(RequestTokens(request, tokens, pack_ids(tokens).decode(), (), 0))
+        self.service.deliver(WorkerUpdate(events=events))
 
 
 @pytest.fixture
@@ -126,16 +125,18 @@ async def test_requests_pass_through_the_port_and_drain_waits_for_the_last(
     encoded = await worker_pb2_grpc.TokenizerStub(opened).Encode(ask, metadata=metadata, timeout=WAIT)
     call = worker_pb2_grpc.WorkerStub(opened).Session(metadata=metadata)
     submits = [
-        worker_pb2.Submit(request_id="told", attempt=1, token_ids=encoded.token_ids),
-        worker_pb2.Submit(request_id="empty", attempt=1),
-        worker_pb2.Submit(request_id="stays", attempt=2, token_ids=STAYS),
+        worker_pb2.Submit(request_id="told", attempt=1, token_ids=encoded.token_ids, weight=1.0),
+        worker_pb2.Submit(request_id="empty", attempt=1, weight=1.0),
+        worker_pb2.Submit(request_id="unwelcome", client="unwelcome", attempt=1, token_ids=STAYS, weight=1.0),
+        worker_pb2.Submit(request_id="stays", attempt=2, token_ids=STAYS, weight=1.0),
     ]
     await call.write(worker_pb2.SessionCommands(submits=submits))
-    heard = await until_ended(call, 2)
+    heard = await until_ended(call, 3)
     ends = {end.request_id: end for end in heard.ended}
     assert [(tokens.request_id, tokens.text) for tokens in heard.tokens] == [("told", "tell")]
     assert Outcome(ends["told"].outcome) is Outcome.COMPLETED
     assert "must hold at least 1 token" in ends["empty"].message
+    assert (ends["unwelcome"].field, ends["unwelcome"].message) == ("client", "client: is refused by the backend")
 
     drained = asyncio.create_task(echo.service.drain())
     await call.write(worker_pb2.SessionCommands(submits=submits[:1]))
@@ -151,8 +152,8 @@ async def test_requests_pass_through_the_port_and_drain_waits_for_the_last(
 async def test_requests_of_a_broken_stream_are_aborted(channel: tuple[Echo, grpc.aio.Channel]) -> None:
     echo, opened = channel
     call = worker_pb2_grpc.WorkerStub(opened).Session(metadata=secret_metadata(SECRET))
-    submit = worker_pb2.Submit(request_id="stays", attempt=1, token_ids=STAYS)
-    other = worker_pb2.Submit(request_id="told", attempt=1, token_ids=b"tell")
+    submit = worker_pb2.Submit(request_id="stays", attempt=1, token_ids=STAYS, weight=1.0)
+    other = worker_pb2.Submit(request_id="told", attempt=1, token_ids=b"tell", weight=1.0)
     await call.write(worker_pb2.SessionCommands(submits=[submit, other]))
     assert [end.request_id for end in (await next_events(call)).ended] == ["told"]
     call.cancel()
@@ -168,20 +169,18 @@ async def test_tokens_are_gathered_as_the_gateway_asks_and_an_end_brings_what_is
     call = worker_pb2_grpc.WorkerStub(opened).Session(metadata=secret_metadata(SECRET))
     wanted = {"each": 1, "older gateway": 0, "four": 4, "many": 1000}
     submits = [
-        worker_pb2.Submit(request_id=key, attempt=1, token_ids=STAYS, tokens_per_message=tokens)
+        worker_pb2.Submit(request_id=key, attempt=1, token_ids=STAYS, weight=1.0, tokens_per_message=tokens)
         for key, tokens in wanted.items()
     ]
-    told = worker_pb2.Submit(request_id="told", token_ids=b"tell")
+    told = worker_pb2.Submit(request_id="told", token_ids=b"tell", weight=1.0)
     await call.write(worker_pb2.SessionCommands(submits=[*submits, told]))
     await until_ended(call, 1)
-    sink = next(iter(echo.here))[0]
+    requests = {request.id: request for request in echo.here}
 
     def step(**tokens: int) -> None:
         """Generate so many tokens of each request."""
-        entries = [
-            Output(key.replace("_", " "), 1, [7], "x", (), 0) for key, count in tokens.items() for _ in range(count)
-        ]
-        echo.service.deliver(StepEvents(events={sink: AttemptEvents(tokens=entries)}))
+        for key, count in tokens.items():
+            echo.generate(requests[key.replace("_", " ")], *[7] * count)
 
     async def until(**tokens: int) -> dict[str, list[int]]:
         """Return the number of tokens of each entry that leaves, by request, when so many tokens have left."""
@@ -206,7 +205,7 @@ async def test_tokens_are_gathered_as_the_gateway_asks_and_an_end_brings_what_is
     await until(many=4)
     step(many=2)
     step(many=2)
-    echo.abort(sink, "many", 1)
+    echo.abort(requests["many"])
     sizes, ended = list[int](), list[str]()
     while not ended:
         events = await next_events(call)
@@ -220,14 +219,13 @@ async def test_steps_that_are_faster_than_the_stream_share_a_message_and_keep_th
 ) -> None:
     echo, opened = channel
     call = worker_pb2_grpc.WorkerStub(opened).Session(metadata=secret_metadata(SECRET))
-    submit = worker_pb2.Submit(request_id="stays", token_ids=STAYS)
-    other = worker_pb2.Submit(request_id="told", token_ids=b"tell")
+    submit = worker_pb2.Submit(request_id="stays", token_ids=STAYS, weight=1.0)
+    other = worker_pb2.Submit(request_id="told", token_ids=b"tell", weight=1.0)
     await call.write(worker_pb2.SessionCommands(submits=[submit, other]))
     await until_ended(call, 1)
-    ((sink, _, _),) = echo.here
+    (request,) = echo.here
     for number in range(100):  # in one tick of the event loop: nothing is written meanwhile
-        tokens = Output("stays", 0, [number], "", (), 0)
-        echo.service.deliver(StepEvents(events={sink: AttemptEvents(tokens=[tokens])}))
+        echo.generate(request, number)
     assert [tokens.token_ids[0] for tokens in (await next_events(call)).tokens] == list(range(100))
 
 
@@ -239,7 +237,7 @@ async def test_constraints_are_compiled_beside_other_requests_and_wait_for_a_dra
 
     def constrained(request_id: str, regex: str) -> worker_pb2.Submit:
         sampling = common_pb2.SamplingParams(regex=regex)
-        return worker_pb2.Submit(request_id=request_id, token_ids=b"tell", sampling=sampling)
+        return worker_pb2.Submit(request_id=request_id, token_ids=b"tell", weight=1.0, sampling=sampling)
 
     submits = [
         constrained("refused", "impossible"),
@@ -248,7 +246,7 @@ async def test_constraints_are_compiled_beside_other_requests_and_wait_for_a_dra
         constrained("waits", "b+"),
         constrained("aborted", "c+"),
         constrained("not behind them", "known"),
-        worker_pb2.Submit(request_id="free", token_ids=b"tell"),
+        worker_pb2.Submit(request_id="free", token_ids=b"tell", weight=1.0),
     ]
     aborted = worker_pb2.Abort(request_id="aborted")
     await call.write(worker_pb2.SessionCommands(submits=submits, aborts=[aborted]))
@@ -273,8 +271,8 @@ async def test_compilations_of_a_broken_stream_are_forgotten(channel: tuple[Echo
     call = worker_pb2_grpc.WorkerStub(opened).Session(metadata=secret_metadata(SECRET))
     sampling = common_pb2.SamplingParams(regex="a+")
     submits = [
-        worker_pb2.Submit(request_id="waits", token_ids=b"tell", sampling=sampling),
-        worker_pb2.Submit(request_id="free", token_ids=b"tell"),
+        worker_pb2.Submit(request_id="waits", token_ids=b"tell", weight=1.0, sampling=sampling),
+        worker_pb2.Submit(request_id="free", token_ids=b"tell", weight=1.0),
     ]
     await call.write(worker_pb2.SessionCommands(submits=submits))
     await until_ended(call, 1)

@@ -9,10 +9,10 @@ import pytest
 from fairlead.output.events import CallBegun
 from fairlead.output.parser import OutputParser
 from fairlead.v1 import common_pb2, worker_pb2
-from local_worker.messages import prompt_from
 from local_worker.prompt import Chat, ChatMessage, EarlierCall
 from local_worker.template_variables import template_variables
 from local_worker.tokenizer import HuggingFaceTokenizer
+from local_worker.wire import prompt_from
 from tests.local_worker.test_output_format import HERMES, SHIPPED, tokenizer
 
 SAID = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"

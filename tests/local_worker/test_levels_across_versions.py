@@ -9,9 +9,13 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 from cli.frame import frame
+from fairlead.token_ids import pack_ids
 from fairlead.v1 import scheduler_pb2, worker_pb2
 from local_worker.core.accounts.levels import FairnessLevels
-from local_worker.messages import submission_from
+from local_worker.prompt_encoder import PromptEncoder
+from local_worker.tokenizer import ByteTokenizer
+from local_worker.wire import request_from
+from serving.cost import WEIGHT_ONE
 
 
 def older(current: Any, without: tuple[str, ...]) -> Any:
@@ -41,12 +45,15 @@ OlderSubmit = older(worker_pb2.Submit, ("interaction", "user_weight"))
 
 @pytest.mark.parametrize("text", ["user", "tenant,user", "tenant,user,interaction"])
 def test_a_request_of_an_older_gateway_has_an_account_at_each_level(text: str) -> None:
-    sent = OlderSubmit(request_id="r", attempt=1, client="acme/ann", weight=2.0, in_interaction=True)
-    submission = submission_from(worker_pb2.Submit.FromString(sent.SerializeToString()))
-    assert (submission.client, submission.weight, submission.user_weight) == ("acme/ann", 2.0, 1.0)
+    sent = OlderSubmit(
+        request_id="r", attempt=1, client="acme/ann", weight=2.0, in_interaction=True, token_ids=pack_ids([1])
+    )
+    prompts = PromptEncoder(ByteTokenizer(), 256, 4, "s", {"m": "r"}, 100)
+    request = request_from(worker_pb2.Submit.FromString(sent.SerializeToString()), prompts, "gateway", 0, 0.0)
+    assert (request.client, request.weight, request.user_weight) == ("acme/ann", 2 * WEIGHT_ONE, WEIGHT_ONE)
     levels = FairnessLevels.parse(text)
     expected = {"tenant": "acme", "user": "acme/ann", "interaction": ""}
-    assert levels.path(submission.client, submission.interaction) == tuple(expected[level] for level in levels.levels)
+    assert levels.path(request.client, request.interaction) == tuple(expected[level] for level in levels.levels)
 
 
 def test_an_older_worker_reads_what_it_knows_of_a_newer_gateways_request() -> None:

@@ -12,14 +12,12 @@ from typing import Any
 import pytest
 
 from fairlead.outcomes import FinishReason, Outcome
-from local_worker.attempt import AttemptEnded, AttemptEvents
 from local_worker.core.batch import Batch, EngineLost, PendingStep, StepResult
-from local_worker.core.job import Job
+from local_worker.core.events import RequestEnded, WorkerUpdate
 from local_worker.core.output_text import OutputText
 from local_worker.core.request import Request
 from local_worker.engine.fake import FakeEngine
 from local_worker.loop import EngineLoop
-from local_worker.step_events import StepEvents
 from local_worker.tokenizer import ByteTokenizer
 from serving.sampling_params import SamplingParams
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request
@@ -71,42 +69,43 @@ class Listener:
     """The receiver of a loop's events."""
 
     def __init__(self, engine: FakeEngine) -> None:
-        self.deliveries: queue.Queue[StepEvents] = queue.Queue()
+        self.deliveries: queue.Queue[WorkerUpdate] = queue.Queue()
         self.deaths: queue.Queue[BaseException] = queue.Queue()
         self.batcher = make_batcher(token_budget=BUDGET)
         self.loop = EngineLoop(self.batcher, engine, self.deliveries.put, self.deaths.put)
         self.tokens: dict[str, list[int]] = {}
         self.texts: dict[str, str] = {}
-        self.ends: list[AttemptEnded] = []
+        self.ends: list[RequestEnded] = []
 
     def submit(self, request: Request, *stop: str) -> None:
-        self.loop.submit(Job("gateway", request, 1, OutputText(ByteTokenizer().decoder(), stop), 0.0))
+        request.text = OutputText(ByteTokenizer().decoder(), stop)
+        self.loop.submit(request)
 
-    def receive(self) -> StepEvents:
-        """Return the next StepEvents, after recording it."""
+    def receive(self) -> WorkerUpdate:
+        """Return the next WorkerUpdate, after recording it."""
         delivery = self.deliveries.get(timeout=WAIT)
-        events = delivery.events.get("gateway", AttemptEvents())
-        for entry in events.tokens:
-            self.tokens[entry.request_id] = [*self.tokens.get(entry.request_id, []), *entry.tokens]
-            self.texts[entry.request_id] = self.texts.get(entry.request_id, "") + entry.text
-        self.ends += events.ended
+        for entry in delivery.events.tokens:
+            name = entry.request.id
+            self.tokens[name] = [*self.tokens.get(name, []), *entry.tokens]
+            self.texts[name] = self.texts.get(name, "") + entry.text
+        self.ends += delivery.events.ended
         return delivery
 
-    def receive_ends(self, count: int) -> StepEvents:
-        """Wait until `count` requests have ended in all; return the last StepEvents."""
+    def receive_ends(self, count: int) -> WorkerUpdate:
+        """Wait until `count` requests have ended in all; return the last WorkerUpdate."""
         while True:
             delivery = self.receive()
             if len(self.ends) >= count:
                 return delivery
 
-    def ask(self, number: int) -> tuple[Outcome, StepEvents]:
+    def ask(self, number: int) -> tuple[Outcome, WorkerUpdate]:
         self.submit(make_request([1, 2, 3], arrival=number))
         delivery = self.receive_ends(len(self.ends) + 1)
         return self.ends[-1].outcome, delivery
 
     def said(self) -> dict[str, tuple[Outcome, FinishReason | None, str, int]]:
         """Return the outcome of each request."""
-        return {end.request_id: (end.outcome, end.reason, end.text, end.output_tokens) for end in self.ends}
+        return {end.request.id: (end.outcome, end.reason, end.text, end.request.output_tokens) for end in self.ends}
 
     def stop(self) -> None:
         """Assert that no request is left and that none ended twice."""
@@ -114,7 +113,7 @@ class Listener:
         while not self.deliveries.empty():
             self.receive()
         assert self.deaths.empty()
-        assert len({end.request_id for end in self.ends}) == len(self.ends)
+        assert len({end.request.id for end in self.ends}) == len(self.ends)
         queue = self.batcher.queue
         assert (len(queue.running), len(queue.waiting), queue.cache.referenced) == (0, 0, 0)
         self.batcher.check_invariants()
@@ -192,7 +191,7 @@ def test_a_step_that_cannot_be_launched_does_not_affect_the_step_in_flight() -> 
     listener.submit(make_request([2] * 8, arrival=1))
     listener.loop.start()
     listener.receive_ends(2)
-    assert {end.request_id: end.outcome for end in listener.ends} == {
+    assert {end.request.id: end.outcome for end in listener.ends} == {
         "r0": Outcome.COMPLETED,
         "r1": Outcome.INTERNAL,
     }
@@ -223,10 +222,11 @@ def test_outputs_do_not_depend_on_running_ahead() -> None:
 @AHEAD
 def test_a_request_that_is_aborted_during_a_step_ends_once(ahead: int) -> None:
     listener = listening(FakeEngine(257, 0.01, BLOCK, ahead))  # 20 s for the whole output
-    listener.submit(make_request([1], sampling=SamplingParams(max_tokens=2000, ignore_eos=True)))
+    request = make_request([1], sampling=SamplingParams(max_tokens=2000, ignore_eos=True))
+    listener.submit(request)
     while not listener.tokens:
         listener.receive()
-    listener.loop.abort_all("gateway")
+    listener.loop.abort(request)
     listener.receive_ends(1)
     listener.stop()
     assert listener.ends[0].outcome is Outcome.CANCELLED

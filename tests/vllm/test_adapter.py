@@ -255,7 +255,7 @@ async def test_texts_that_are_cut_within_a_character_go_on_exactly(fleet: Fleet)
             sampling=sampling,
             arrival=cut,
         )
-        output = OutputStream(api, request, EngineText(()), "small", "")
+        output = OutputStream(api, request, EngineText(()), "small")
         (piece,) = [piece async for piece in output.pieces()]
         assert piece.tokens == [tokens[cut]]
         assert piece.text == texts[cut + 1][len(texts[cut]) :]

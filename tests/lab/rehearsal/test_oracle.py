@@ -20,15 +20,15 @@ from global_scheduler.core.policies.doubleq import DoubleQ
 from global_scheduler.core.policies.least_delay import LeastDelay
 from lab.rehearsal import rehearsal
 from lab.rehearsal.rehearsal import rehearse
-from local_worker.core import token_gatherer
+from local_worker.core import delivery
 from local_worker.core.accounts.account import Account, Siblings
 from local_worker.core.accounts.tree import AccountTree
-from local_worker.core.output import Output, joined
+from local_worker.core.delivery import Delivery, HeldOutput
+from local_worker.core.events import RequestTokens, joined
 from local_worker.core.policies.deposits import Deposits
 from local_worker.core.policies.dlpm import DeficitOrder, Dlpm
 from local_worker.core.policies.vtc import Vtc
 from local_worker.core.request import Request
-from local_worker.core.token_gatherer import HeldOutput, TokenGatherer
 from serving.cost import charge
 from simulation import admission, encoding, shared_limits, worker
 from simulation.spec import ADMISSIONS, GLOBAL_POLICIES, LOCAL_POLICIES, ClusterSpec
@@ -333,26 +333,26 @@ def test_a_call_that_is_refused_although_its_client_has_room(monkeypatch: pytest
 
 
 def test_tokens_that_are_gathered_and_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Forgetting(TokenGatherer[Any]):
-        def end(self, attempt: Any) -> None:
-            self._attempts.pop(attempt, None)
-            self._waiting.pop(attempt, None)
+    class Forgetting(Delivery):
+        def close(self, request: Request) -> None:
+            self._waiting.pop(request, None)
             if not self._waiting:
                 self.due = None
+            super().close(request)
 
-    monkeypatch.setattr(worker, "TokenGatherer", Forgetting)
+    monkeypatch.setattr(worker, "Delivery", Forgetting)
     complains("call [0-9]+: [0-9]+ of [0-9]+")
 
 
 def test_tokens_that_are_gathered_and_leave_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     class Repeating(HeldOutput):
-        def take(self) -> Output:
-            output = joined(self.outputs)
-            self.outputs, self.wanted = self.outputs[-1:], self.tokens_per_message
-            self.tokens = sum(len(each.tokens) for each in self.outputs)
-            return output
+        def take(self) -> RequestTokens:
+            tokens = joined(self.events)
+            self.events, self.wanted = self.events[-1:], self.tokens_per_message
+            self.tokens = sum(len(each.tokens) for each in self.events)
+            return tokens
 
-    monkeypatch.setattr(token_gatherer, "HeldOutput", Repeating)
+    monkeypatch.setattr(delivery, "HeldOutput", Repeating)
     complains("wrong tokens at")
 
 

@@ -16,10 +16,8 @@ from fairlead.errors import InvalidRequest
 from fairlead.outcomes import FinishReason, Outcome
 from local_worker.core.batch import Engine, Slice
 from local_worker.core.batcher import Batcher
-from local_worker.core.job import Job
-from local_worker.core.job_table import JobTable
 from local_worker.core.limits import AdmissionMode
-from local_worker.core.output_text import OutputText
+from local_worker.core.machine import RequestsAdvanced, SubmitRequest, WorkerMachine
 from local_worker.core.request import Request
 from local_worker.engine.fake import FakeEngine
 from local_worker.engine.followed_output import FollowedOutput
@@ -29,7 +27,6 @@ from local_worker.engine.runner import EngineOptions, TransformersEngine
 from local_worker.engine.sampling import choose
 from local_worker.engine.transfer import upload_bits
 from local_worker.sandbox import Sandbox
-from local_worker.tokenizer import ByteTokenizer
 from local_worker.vocabulary import Vocabulary
 from serving.constraint import Constraint
 from serving.sampling_params import SamplingParams
@@ -255,21 +252,21 @@ def test_an_output_that_cannot_go_on_ends_with_the_reason_and_its_batch_goes_on(
     sandbox: Sandbox, broken: Request, reason: str
 ) -> None:
     batcher = make_batcher(eos=(EOS,))
-    table: JobTable[str] = JobTable(batcher.queue)
+    machine = WorkerMachine(batcher.queue)
     sound = constrained(Constraint("regex", ("[a-z]{3}",)), 1)
     for request in (broken, sound):
-        table.submit(Job("a", request, 1, OutputText(ByteTokenizer().decoder(), ()), 0.0), 0.0)
+        machine.handle(SubmitRequest(request), 0.0)
     engine = FakeEngine(VOCAB, 0.0, BLOCK, 0, sandbox)
     while (plan := batcher.plan(0.0)) is not None:
-        table.advance(batcher.commit(plan, engine.launch(plan.batch).wait()), 0.0)
-        table.check_invariants()
-    first, second = sorted(table.take_events().ended, key=lambda end: end.job.request.arrival)
+        machine.handle(RequestsAdvanced(batcher.commit(plan, engine.launch(plan.batch).wait())), 0.0)
+        machine.check_invariants()
+    first, second = sorted(machine.take_events().ended, key=lambda end: end.request.arrival)
     constraint = broken.sampling.constraint
     assert constraint is not None
-    assert (first.job.request, first.outcome) == (broken, Outcome.REJECTED_INVALID)
+    assert (first.request, first.outcome) == (broken, Outcome.REJECTED_INVALID)
     assert first.message.startswith(f"{constraint.field}: the output cannot go on: ")
     assert reason in first.message
-    assert (second.job.request, second.reason) == (sound, FinishReason.STOP)
+    assert (second.request, second.reason) == (sound, FinishReason.STOP)
     assert re.fullmatch("[a-z]{3}", spelled(sound.tokens[sound.prompt_tokens :]))
 
 

@@ -1,7 +1,6 @@
-"""The output of an attempt: tokens with everything that leaves the worker with them."""
+"""Log-probabilities as they leave the worker: by the bytes of tokens."""
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import NamedTuple
 
 from local_worker.core.batch import SampledLogprobs
@@ -34,24 +33,3 @@ def spelled_prompt(tokens: Sequence[int], scores: Sequence[SampledLogprobs], tex
     """Return the log-probabilities of a prompt's `tokens`; `scores` has none for the first token, whose value is 0."""
     first = SpelledLogprobs(text.token_bytes(tokens[0]), 0.0, ())
     return [first, *(spelled(token, found, text) for token, found in zip(tokens[1:], scores, strict=True))]
-
-
-class Output(NamedTuple):  # the only object that is made for each token between the batcher and the message
-    """New `tokens` of an attempt and the `text` that they release."""
-
-    request_id: str
-    attempt: int
-    tokens: Sequence[int]
-    text: str
-    logprobs: Sequence[SpelledLogprobs]  # one per token; empty unless the caller requested them
-    service: int  # received by the attempt so far, in micro-units of cost
-    prompt_logprobs: Sequence[SpelledLogprobs] = ()  # with the first token: one per token of the prompt
-
-
-def joined(outputs: Sequence[Output]) -> Output:
-    """Return consecutive outputs of one attempt, at least one, as one output."""
-    if len(outputs) == 1:
-        return outputs[0]
-    requests, attempts, tokens, texts, logprobs, services, prompts = zip(*outputs, strict=True)
-    text, scores = "".join(texts), [*chain(*prompts)]
-    return Output(requests[0], attempts[0], [*chain(*tokens)], text, [*chain(*logprobs)], services[-1], scores)

@@ -1,9 +1,9 @@
-"""What leaves the worker with tokens: bytes and log-probabilities, of the output and of the prompt."""
+"""Log-probabilities leave the worker with the bytes of their tokens, those of the output and those of the prompt."""
 
 import pytest
 
 from local_worker.core.batch import SampledLogprobs
-from local_worker.core.output import Output, SpelledLogprobs, TopLogprob, joined, spelled, spelled_prompt
+from local_worker.core.logprobs import SpelledLogprobs, TopLogprob, spelled, spelled_prompt
 
 
 class Numerals:
@@ -35,11 +35,3 @@ def test_the_first_token_of_a_prompt_has_no_log_probability() -> None:
     assert others == [spelled(7, SEVEN, TEXT), spelled(8, EIGHT, TEXT)]
     with pytest.raises(ValueError, match="shorter"):
         spelled_prompt([5, 7, 8], [SEVEN], TEXT)
-
-
-def test_outputs_of_one_attempt_are_one_in_their_order() -> None:
-    prompt = [SpelledLogprobs(b"5", 0.0, ())]
-    one = Output("a", 2, [7], "7", [spelled(7, SEVEN, TEXT)], 10, prompt)
-    two = Output("a", 2, [8, 9], "89", [spelled(8, EIGHT, TEXT)], 30)
-    assert joined([one]) == one
-    assert joined([one, two]) == Output("a", 2, [7, 8, 9], "789", [*one.logprobs, *two.logprobs], 30, prompt)

@@ -1,0 +1,211 @@
+"""A worker's state machine: the way of each request from its submission, through the running batch, to exactly one end.
+
+A driver passes in what happens, with the time, and takes an update after every turn. Three drivers do so: the engine
+loop on its thread, the adapter on the event loop, and the simulator under virtual time. The states of a request are in
+`request_states`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from fairlead.errors import FairleadError
+from fairlead.outcomes import FinishReason, Outcome
+from local_worker.core.block_cache import BlockCache
+from local_worker.core.events import (
+    RequestAccepted,
+    RequestEnded,
+    RequestEvents,
+    RequestStarted,
+    RequestTokens,
+    WorkerUpdate,
+)
+from local_worker.core.load import load_of, take_changed_accounts
+from local_worker.core.logprobs import SpelledLogprobs, spelled, spelled_prompt
+from local_worker.core.plan import Advance
+from local_worker.core.queue import RequestQueue
+from local_worker.core.request import Request
+
+STEP_AVERAGE = 0.1  # weight of the newest step in the moving average
+
+
+class SubmitRequest(NamedTuple):
+    """The arrival of a request."""
+
+    request: Request
+
+
+class AbortRequest(NamedTuple):
+    """The owner of a request wants no more of it."""
+
+    request: Request
+
+
+class TimePassed(NamedTuple):
+    """Nothing but that time has passed."""
+
+
+class RequestsAdmitted(NamedTuple):
+    """The entry of requests into the running batch, for the first time or again."""
+
+    requests: Sequence[Request]
+
+
+class RequestsAdvanced(NamedTuple):
+    """The progress of requests in the running batch."""
+
+    advances: Sequence[Advance]
+
+
+class RequestsFailed(NamedTuple):
+    """The failure of requests, or that they cannot go on at this worker, for the reason in `message`."""
+
+    requests: Sequence[Request]
+    outcome: Outcome
+    message: str
+
+
+Stimulus = SubmitRequest | AbortRequest | TimePassed | RequestsAdmitted | RequestsAdvanced | RequestsFailed
+
+
+class WorkerMachine:
+    """The state machine of a worker's requests, which only `handle` changes; its times never decrease."""
+
+    def __init__(self, queue: RequestQueue[BlockCache]) -> None:
+        self.queue = queue
+        self._accepted: list[Request] = []
+        self._events = RequestEvents()
+        self._step_seconds = 0.0
+
+    def handle(self, stimulus: Stimulus, now: float) -> None:
+        """Record what happens at `now` (seconds)."""
+        self._HANDLERS[type(stimulus)](self, stimulus, now)
+
+    def next_deadline(self) -> float | None:
+        """Return the time at which a TimePassed is due, in seconds; None when no request has a deadline."""
+        return self.queue.next_deadline()
+
+    @property
+    def accepted(self) -> list[RequestAccepted]:
+        """The requests that have not ended, in order of arrival."""
+        here = sorted((*self.queue.waiting, *self.queue.running), key=lambda request: request.arrival)
+        return list(map(self._as_accepted, here))
+
+    def _as_accepted(self, request: Request) -> RequestAccepted:
+        return RequestAccepted(request, request.matched_blocks * self.queue.cache.block_tokens)
+
+    @property
+    def has_events(self) -> bool:
+        """Whether anything has happened to a request since the last `take_events`."""
+        events = self._events
+        return bool(self._accepted or events.started or events.tokens or events.ended)
+
+    def take_events(self) -> RequestEvents:
+        """Return the events since the last call, and forget them."""
+        events, self._events = self._events, RequestEvents()
+        if self._accepted:
+            events.accepted, self._accepted = list(map(self._as_accepted, self._accepted)), []
+        return events
+
+    def take_update(self, is_healthy: bool) -> WorkerUpdate:
+        """Return all that has changed since the last call."""
+        cached, evicted = self.queue.cache.take_events()
+        return WorkerUpdate(
+            events=self.take_events(),
+            cached=cached,
+            evicted=evicted,
+            load=load_of(self.queue, self._step_seconds),
+            accounts=take_changed_accounts(self.queue),
+            oldest_queued_at=self.queue.waiting.oldest_since,
+            healthy=is_healthy,
+        )
+
+    def measured_step(self, seconds: float) -> None:
+        """Count a step that took so long in the moving average of steps' times."""
+        self._step_seconds += STEP_AVERAGE * (seconds - self._step_seconds)
+
+    def _submit(self, submit: SubmitRequest, now: float) -> None:
+        request = submit.request
+        self._accepted.append(request)
+        try:
+            displaced = self.queue.submit(request, now)
+        except FairleadError as error:
+            self._end(request, now, error.outcome, message=error.message)
+            return
+        if displaced is not None:
+            message = f"the queue is full, and client {displaced.client!r} has the most requests in it"
+            self._end(displaced, now, Outcome.REJECTED_QUEUE_FULL, message=message)
+
+    def _abort(self, abort: AbortRequest, now: float) -> None:
+        if abort.request.ended_at is None:
+            self.queue.abort(abort.request)
+            self._end(abort.request, now, Outcome.CANCELLED, message="cancelled by the caller")
+
+    def _tick(self, tick: TimePassed, now: float) -> None:
+        for request in self.queue.expired(now):
+            self._end(request, now, Outcome.DEADLINE_EXCEEDED, message="the call's deadline passed")
+
+    def _admitted(self, admitted: RequestsAdmitted, now: float) -> None:
+        for request in admitted.requests:
+            if request.started_at is None:  # otherwise it was preempted and is admitted again
+                request.started_at = now
+                self._events.started.append(RequestStarted(request, request.service))
+
+    def _advanced(self, advanced: RequestsAdvanced, now: float) -> None:
+        for advance in advanced.advances:
+            self._advance(advance, now)
+
+    def _advance(self, advance: Advance, now: float) -> None:
+        request, tokens, finish, logprobs, scores, failure = advance
+        if failure:
+            self._end(request, now, Outcome.REJECTED_INVALID, message=failure)
+            return
+        if request.first_token_at is None:
+            request.first_token_at = now
+        # A token that ends the output (end of sequence, a stop token) is reported but adds no text.
+        text, stop = request.text.push(tokens[:-1] if finish is FinishReason.STOP else tokens)
+        reported: Sequence[SpelledLogprobs] = ()
+        if logprobs:
+            reported = [spelled(token, found, request.text) for token, found in zip(tokens, logprobs, strict=False)]
+        prompt = () if scores is None else spelled_prompt(request.tokens[: request.prompt_tokens], scores, request.text)
+        self._events.tokens.append(RequestTokens(request, tokens, text, reported, request.service, prompt))
+        if stop:
+            if finish is None:
+                self.queue.abort(request)
+            self._end(request, now, Outcome.COMPLETED, FinishReason.STOP, stop_string=stop)
+        elif finish is not None:
+            self._end(request, now, Outcome.COMPLETED, finish, text=request.text.rest())
+
+    def _failed(self, failed: RequestsFailed, now: float) -> None:
+        for request in failed.requests:
+            self.queue.abort(request)
+            self._end(request, now, failed.outcome, message=failed.message)
+
+    def _end(
+        self,
+        request: Request,
+        now: float,
+        outcome: Outcome,
+        reason: FinishReason | None = None,
+        *,
+        message: str = "",
+        text: str = "",
+        stop_string: str = "",
+    ) -> None:
+        assert request.ended_at is None, f"{request.id} ends twice"
+        request.ended_at = now
+        self._events.ended.append(RequestEnded(request, outcome, reason, message, text, stop_string))
+
+    _HANDLERS: ClassVar[Mapping[type[Stimulus], Callable[[Any, Any, float], None]]] = {
+        SubmitRequest: _submit,
+        AbortRequest: _abort,
+        TimePassed: _tick,
+        RequestsAdmitted: _admitted,
+        RequestsAdvanced: _advanced,
+        RequestsFailed: _failed,
+    }
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError unless the queue is sound and no request in it has ended."""
+        ended = [request.id for request in (*self.queue.waiting, *self.queue.running) if request.ended_at is not None]
+        assert not ended, f"ended and still here: {ended}"
+        self.queue.check_invariants()
