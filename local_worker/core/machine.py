@@ -24,6 +24,7 @@ from local_worker.core.logprobs import SpelledLogprobs, spelled, spelled_prompt
 from local_worker.core.plan import Advance
 from local_worker.core.queue import RequestQueue
 from local_worker.core.request import Request
+from local_worker.core.request_states import ENDED, RUNNING, WAITING, RequestState
 
 STEP_AVERAGE = 0.1  # weight of the newest step in the moving average
 
@@ -79,6 +80,12 @@ class WorkerMachine:
     def handle(self, stimulus: Stimulus, now: float) -> None:
         """Record what happens at `now` (seconds)."""
         self._HANDLERS[type(stimulus)](self, stimulus, now)
+
+    def state(self, request: Request) -> RequestState:
+        """Return the state of a request that was submitted."""
+        if request in self.queue.running:
+            return RUNNING
+        return WAITING if request in self.queue.waiting else ENDED
 
     def next_deadline(self) -> float | None:
         """Return the time at which a TimePassed is due, in seconds; None when no request has a deadline."""
@@ -136,7 +143,7 @@ class WorkerMachine:
             self._end(displaced, now, Outcome.REJECTED_QUEUE_FULL, message=message)
 
     def _abort(self, abort: AbortRequest, now: float) -> None:
-        if abort.request.ended_at is None:
+        if self.state(abort.request) is not ENDED:
             self.queue.abort(abort.request)
             self._end(abort.request, now, Outcome.CANCELLED, message="cancelled by the caller")
 

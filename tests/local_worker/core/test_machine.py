@@ -24,6 +24,7 @@ from local_worker.core.machine import (
 from local_worker.core.output_text import OutputText
 from local_worker.core.plan import Advance, Plan
 from local_worker.core.request import Request
+from local_worker.core.request_states import TRANSITIONS, RequestEvent, RequestState
 from local_worker.tokenizer import ByteTokenizer
 from serving.sampling_params import SamplingParams
 from tests.local_worker.engine.driving import make_batcher, make_request
@@ -58,6 +59,7 @@ class Life:
     told_tokens: list[int] = field(default_factory=list)
     told_text: str = ""
     told_end: tuple[Outcome, FinishReason | None] | None = None
+    state: RequestState = RequestState.WAITING  # at the last look
 
     @property
     def text(self) -> str:
@@ -108,6 +110,14 @@ class RequestLives(RuleBasedStateMachine):
         self.plans: deque[Plan] = deque()
         self.now = 0.0
 
+    def moved(self, *events: RequestEvent) -> None:
+        """Assert that one of `events` leads each request whose state has changed to its new state."""
+        for life in self.lives.values():
+            state = self.machine.state(life.request)
+            if state is not life.state:
+                assert state in [TRANSITIONS[life.state].get(event) for event in events]
+                life.state = state
+
     @property
     def open(self) -> list[Life]:
         return [life for life in self.lives.values() if life.end is None]
@@ -125,6 +135,7 @@ class RequestLives(RuleBasedStateMachine):
         self.lives[request] = Life(asked(request, *stops), stops)
         request.queued_at = self.now
         self.machine.handle(SubmitRequest(request), self.now)
+        self.moved(RequestEvent.REFUSED, RequestEvent.DROPPED)
         if length > LONGEST_PROMPT:
             self.lives[request].end = (Outcome.REJECTED_TOO_LONG, None)
         elif len(waiting) == MOST_WAITING:
@@ -138,6 +149,7 @@ class RequestLives(RuleBasedStateMachine):
     def abort(self, data: st.DataObject) -> None:
         life = data.draw(st.sampled_from(list(self.lives.values())))
         self.machine.handle(AbortRequest(life.request), self.now)
+        self.moved(RequestEvent.ABORTED)
         if life.end is None:
             life.end = (Outcome.CANCELLED, None)
 
@@ -146,6 +158,7 @@ class RequestLives(RuleBasedStateMachine):
         self.now += seconds
         late = [life for life in self.open if (life.request.deadline or self.now + 1) <= self.now]
         self.machine.handle(TimePassed(), self.now)
+        self.moved(RequestEvent.EXPIRED)
         for life in late:
             life.end = (Outcome.DEADLINE_EXCEEDED, None)
         following = self.machine.next_deadline()
@@ -156,6 +169,7 @@ class RequestLives(RuleBasedStateMachine):
     @rule()
     def plan(self) -> None:
         plan = self.batcher.plan(self.now)
+        self.moved(RequestEvent.ADMITTED, RequestEvent.PREEMPTED)
         if plan is not None:
             self.machine.handle(RequestsAdmitted(plan.admitted), self.now)
             self.plans.append(plan)
@@ -172,6 +186,7 @@ class RequestLives(RuleBasedStateMachine):
                 self.lives[request].sample(token)
         advances = self.batcher.commit(plan, StepResult(tuple(tokens[: len(sampling)])))
         self.machine.handle(RequestsAdvanced(advances), self.now)
+        self.moved(RequestEvent.ADVANCED, RequestEvent.COMPLETED)
         self.tells_what_happened()
 
     @rule(tokens=st.lists(st.lists(TOKENS, min_size=3, max_size=3), min_size=1, max_size=9))
@@ -190,6 +205,7 @@ class RequestLives(RuleBasedStateMachine):
         while self.plans:
             plan = self.plans.popleft()
             self.machine.handle(RequestsFailed(self.batcher.fail(plan), Outcome.INTERNAL, "the step failed"), self.now)
+            self.moved(RequestEvent.FAILED)
             for request in plan.requests:
                 if self.lives[request].end is None:
                     self.lives[request].end = (Outcome.INTERNAL, None)

@@ -1,0 +1,37 @@
+"""docs/architecture.md shows the states of a worker's request as their table has them."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("request_states", ROOT / "docs" / "request_states.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_drawing_is_current(generator: ModuleType) -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    assert page == generator.redrawn(page)
+
+
+def test_a_page_without_a_place_is_refused(generator: ModuleType) -> None:
+    with pytest.raises(ValueError, match="0 places"):
+        generator.redrawn("no place\n")
+
+
+def test_a_state_is_shown_with_its_collection_and_the_events_that_lead_out_of_it(generator: ModuleType) -> None:
+    lines = generator.drawing().splitlines()
+    assert "| running | `RequestQueue.running` | preempted, completed, aborted, expired, failed |" in lines
+    assert "| ended | none | - |" in lines
+    assert "    running --> running: advanced" in lines
+    assert "    running --> ended: completed, aborted, expired, failed" in lines
