@@ -14,6 +14,7 @@ from gateway.core.connection_table import ConnectionTable
 from gateway.http.asgi import Receive, Scope, Send
 from gateway.http.connection import HttpConnection
 from gateway.http.head import MAX_HEAD
+from gateway.http.tls_handshake import MOST_HANDSHAKES, TlsHandshake
 from serving.config import ConfigError
 from serving.rpc.address import listening_hosts
 
@@ -22,6 +23,7 @@ KEEP_ALIVE_SECONDS = 75  # of an idle connection: longer than proxies keep their
 FAREWELL_SECONDS = 1.0
 BACKLOG = 2048
 MAX_CONNECTIONS = 8192
+MAX_TLS_CONNECTIONS = 4096  # each of which takes 50 kB more
 MAX_UNREAD = 32 * 2**20  # bytes of heads and bodies that have been received and not been read yet
 
 
@@ -84,7 +86,10 @@ class HttpServer:
         self._seconds = seconds
         self._reader_seconds = reader_seconds
         self._state = ServerState()
-        self._table: ConnectionTable[HttpConnection] = ConnectionTable(_most_connections(), MAX_UNREAD)
+        self._table: ConnectionTable[HttpConnection] = ConnectionTable(
+            _most_connections(MAX_TLS_CONNECTIONS if context else MAX_CONNECTIONS), MAX_UNREAD
+        )
+        self._handshakes: ConnectionTable[TlsHandshake] = ConnectionTable(MOST_HANDSHAKES, 0)
         self._buffer = memoryview(bytearray(MAX_HEAD))
         self._config = Config(
             application,
@@ -106,7 +111,7 @@ class HttpServer:
         port = int(self._listen.rpartition(":")[2])
         try:
             self._server = await asyncio.get_running_loop().create_server(
-                self._connection, listening_hosts(self._listen), port, ssl=self._context, backlog=BACKLOG
+                self._accepted, listening_hosts(self._listen), port, backlog=BACKLOG
             )
         except (OSError, UnicodeError) as error:
             raise ConfigError(f"{self._option}: cannot listen on {self._listen}: {error}") from error
@@ -143,6 +148,9 @@ class HttpServer:
         if lost := [connection.lost for connection in self._connections]:
             await asyncio.wait(lost, timeout=seconds)
 
+    def _accepted(self) -> asyncio.BaseProtocol:
+        return TlsHandshake(self._context, self._handshakes, self._connection) if self._context else self._connection()
+
     def _connection(self) -> BufferedConnection:
         connection = HttpConnection(
             self._config, self._state, self._table, seconds=self._seconds, reader_seconds=self._reader_seconds
@@ -150,7 +158,7 @@ class HttpServer:
         return BufferedConnection(connection, self._buffer)
 
 
-def _most_connections() -> int:
+def _most_connections(most: int) -> int:
     """Return how many connections there may be; half of the process's descriptors are for all else."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return min(MAX_CONNECTIONS, descriptors // 2)
+    return min(most, descriptors // 2)
