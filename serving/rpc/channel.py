@@ -15,6 +15,8 @@ MAX_REQUEST_BYTES = 4 * 1024 * 1024
 # Between services. A call whose connection is lost is placed again, so a peer that stopped is given up after 6 seconds.
 INTERNAL_PING_SECONDS = 3.0
 
+MAX_CONNECTIONS = 8192  # of a server; further ones are closed at once
+
 SERVER_OPTIONS: list[tuple[str, int]] = [
     *OPTIONS,
     ("grpc.so_reuseport", 0),
@@ -28,6 +30,9 @@ SERVER_OPTIONS: list[tuple[str, int]] = [
     ("grpc.server_max_unrequested_time_in_server", 300),
     # One connection may have a tenth of them. Its further calls wait in the client.
     ("grpc.max_concurrent_streams", 1_000),
+    # Strangers can open connections: each takes some 20 kB, 40 kB with TLS. A handshake has a few round trips.
+    ("grpc.max_allowed_incoming_connections", MAX_CONNECTIONS),
+    ("grpc.server_handshake_timeout_ms", 20_000),
     # Bytes of a message that gRPC accepts before the message is read. Without the first option gRPC raises the second
     # to hundreds of megabytes for fast connections. A message that is being read is accepted whole.
     ("grpc.http2.bdp_probe", 0),

@@ -1,11 +1,16 @@
 """`[::]` is every address of both families, for every kind of listener."""
 
+import asyncio
+import contextlib
+import itertools
 import socket
 
 import pytest
 
 from gateway.http.server import HttpServer
+from serving.rpc import server
 from serving.rpc.address import bracketed, listening_hosts
+from serving.rpc.channel import MAX_CONNECTIONS, SERVER_OPTIONS
 from serving.rpc.server import Server
 from serving.telemetry.scrape import ScrapeServer
 from tests.ports import free_ports
@@ -59,3 +64,25 @@ def test_other_hosts_are_listened_on_as_they_are() -> None:
 )
 def test_a_pods_address_becomes_one_that_can_be_called(address: str, written: str) -> None:
     assert bracketed(address) == written
+
+
+async def test_a_grpc_server_closes_connections_above_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    fewer = [(name, 4 if value == MAX_CONNECTIONS else value) for name, value in SERVER_OPTIONS]
+    monkeypatch.setattr(server, "SERVER_OPTIONS", fewer)
+    grpc = Server("127.0.0.1:0")
+    await grpc.start()
+    opened = [await asyncio.open_connection("127.0.0.1", grpc.port) for _ in range(8)]
+    ends = [asyncio.create_task(until_closed(reader)) for reader, _ in opened]
+    for end in itertools.islice(asyncio.as_completed(ends), 4):
+        await end
+    assert sum(end.done() for end in ends) == 4
+    for _, writer in opened:
+        writer.close()
+    await asyncio.gather(*ends)
+    await grpc.stop(0)
+
+
+async def until_closed(reader: asyncio.StreamReader) -> None:
+    with contextlib.suppress(ConnectionError):
+        while await reader.read(1000):
+            pass
