@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Collection
 
 from endpoint_picker.core.endpoint_pool import POOL, EndpointPool, EndpointReport, Pick
-from endpoint_picker.refused import Refused, no_endpoint
 from endpoint_picker.request_body import Prompt
 from global_scheduler.core.policies import RouteRequest
 
@@ -134,3 +133,17 @@ class Picker:
         tokens = (time.monotonic() - began) * self._output_rate if announced is None else announced / 4
         self.pool.completed(pick, round(tokens if most_output is None else min(tokens, most_output)))
         self._release()
+
+
+class Refused(Exception):
+    """A request is answered with the HTTP `status` and the word `reason`, in place of being sent to an engine."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+
+
+def no_endpoint(message: str) -> Refused:
+    """Return the refusal of a request for which there is no endpoint."""
+    return Refused(503, "no-endpoint", message)

@@ -6,8 +6,7 @@ from collections.abc import Mapping, MutableMapping
 from endpoint_picker import answers
 from endpoint_picker.held_bodies import HOLD_SECONDS, HeldBodies
 from endpoint_picker.open_request import OpenRequest
-from endpoint_picker.picker import Picker
-from endpoint_picker.refused import no_endpoint
+from endpoint_picker.picker import Picker, no_endpoint
 from endpoint_picker.request_body import Prompt
 from endpoint_picker.request_headers import client_of, headers_of, subset_of, weight_of
 from endpoint_picker.token_prompts import PromptReader

@@ -9,8 +9,7 @@ from endpoint_picker import answers
 from endpoint_picker.following_stream import FollowingStream
 from endpoint_picker.held_bodies import HeldBodies
 from endpoint_picker.open_request import OpenRequest
-from endpoint_picker.picker import Picker
-from endpoint_picker.refused import Refused
+from endpoint_picker.picker import Picker, Refused
 from endpoint_picker.request_stream import RequestStream
 from endpoint_picker.token_prompts import PromptReader
 from fairlead.errors import InvalidRequest

@@ -1,11 +1,14 @@
 """Checks of requests, and of what a worker has made of them; each error names the field, the limit and the value."""
 
+import math
+from collections.abc import Iterator
 from dataclasses import replace
+
+from google.protobuf import struct_pb2
 
 from fairlead.errors import InvalidRequest, TooLong, Unavailable
 from fairlead.token_ids import TOKEN_BYTES, unpack_ids
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
-from gateway.chat_template import FIELD, check_template_kwargs
 from gateway.json_shape import MAX_PARTS, parts
 from serving.names import MAX_NAME, MAX_SPELLING, normalized
 from serving.prompt_size import check_size
@@ -20,6 +23,45 @@ MAX_TOOLS = 128
 MAX_TOOL_CALLS = 10_000  # of all messages of a chat
 TOOLS = "prompt.chat.tools"
 CHOICE = "prompt.chat.tool_choice"
+TEMPLATE_KWARGS = "prompt.chat.chat_template_kwargs"
+MAX_TEMPLATE_BYTES = 4096  # of the variables as a message: far more than the switches that templates have
+MAX_TEMPLATE_DEPTH = 8
+# Parameters of the functions that render templates; then functions that templates call, and the tokenizer's own texts.
+RESERVED_VARIABLES = frozenset(
+    (
+        "add_generation_prompt",
+        "chat",
+        "chat_template",
+        "continue_final_message",
+        "conversation",
+        "conversations",
+        "documents",
+        "max_length",
+        "messages",
+        "padding",
+        "return_assistant_tokens_mask",
+        "return_dict",
+        "return_tensors",
+        "sanitize_control_tokens",
+        "self",
+        "tokenize",
+        "tokenizer",
+        "tokenizer_kwargs",
+        "tools",
+        "truncation",
+        "raise_exception",
+        "strftime_now",
+        "additional_special_tokens",
+        "bos_token",
+        "cls_token",
+        "eos_token",
+        "extra_special_tokens",
+        "mask_token",
+        "pad_token",
+        "sep_token",
+        "unk_token",
+    )
+)
 
 
 def check_prompt(prompt: common_pb2.Prompt, model: scheduler_pb2.ModelInfo) -> None:
@@ -131,7 +173,7 @@ def _check_chat(chat: common_pb2.Chat) -> None:
     is_contradiction = chat.continue_final_message and chat.add_generation_prompt
     field = "prompt.chat.continue_final_message"
     _require(not is_contradiction, "not together with add_generation_prompt: the answer has begun already", field)
-    check_template_kwargs(chat.chat_template_kwargs, FIELD)
+    check_template_kwargs(chat.chat_template_kwargs, TEMPLATE_KWARGS)
     check_template_kwargs(chat.wishes, "prompt.chat.wishes")
 
 
@@ -206,3 +248,31 @@ def _check_choice(chat: common_pb2.Chat) -> None:
 def _check_name(name: str, field: str, most: int = MAX_NAME) -> None:
     if not 0 < len(name) <= most:
         raise InvalidRequest(f"must have 1 to {most} characters, got {len(name)}", field)
+
+
+def check_template_kwargs(kwargs: struct_pb2.Struct, place: str) -> None:
+    """Raise InvalidRequest for variables that are too large, nested too deeply, not finite, or reserved.
+
+    The error names the field below `place`.
+    """
+    size = kwargs.ByteSize()
+    if size > MAX_TEMPLATE_BYTES:
+        raise InvalidRequest(f"at most {MAX_TEMPLATE_BYTES} bytes, got {size}", place)
+    for name, value in kwargs.fields.items():
+        if name in RESERVED_VARIABLES:
+            raise InvalidRequest("the chat template is not given this by callers", f"{place}.{name}")
+        _check_template_value(value, f"{place}.{name}", MAX_TEMPLATE_DEPTH)
+
+
+def _check_template_value(value: struct_pb2.Value, field: str, depth: int) -> None:
+    if not depth:
+        raise InvalidRequest(f"may be nested to a depth of at most {MAX_TEMPLATE_DEPTH}", field)
+    if not math.isfinite(value.number_value):
+        raise InvalidRequest(f"must be finite, got {value.number_value}", field)
+    for inner in _inner_values(value):
+        _check_template_value(inner, field, depth - 1)
+
+
+def _inner_values(value: struct_pb2.Value) -> Iterator[struct_pb2.Value]:
+    yield from value.list_value.values
+    yield from value.struct_value.fields.values()

@@ -3,14 +3,19 @@
 import asyncio
 import ipaddress
 import logging
+import socket
 from collections.abc import Awaitable, Callable, Sequence
-
-from serving.host_lookup import resolve
 
 log = logging.getLogger(__name__)
 LOOK_UP_SECONDS = 2.0
 Changed = Callable[[list[str]], Awaitable[None]]  # is given all endpoints
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
+
+
+async def resolve(host: str) -> list[str]:
+    """Return the IP addresses of `host`, sorted; raises OSError."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return sorted({str(address[0]) for *_, address in found})
 
 
 class EndpointNames:

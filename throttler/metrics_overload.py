@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from serving.endpoint_names import resolve
 from serving.engine_metrics import load_of, total
-from serving.host_lookup import resolve
 from serving.metrics_page import read_metrics
 
 log = logging.getLogger(__name__)

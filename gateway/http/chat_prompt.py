@@ -8,12 +8,11 @@ import msgspec
 from fairlead.errors import InvalidRequest
 from fairlead.prompt import as_template_kwargs
 from fairlead.v1 import common_pb2
-from gateway.chat_template import MAX_BYTES, MAX_DEPTH
 from gateway.http.content import TEXTS, Content, media_in, result_text, text_of
 from gateway.http.tools import custom_arguments
 from gateway.http.wishes import Wish, ask
 from gateway.json_shape import check_shape
-from gateway.validation import MAX_TOOL_CALLS, check_count
+from gateway.validation import MAX_TEMPLATE_BYTES, MAX_TEMPLATE_DEPTH, MAX_TOOL_CALLS, check_count
 
 ROLES = {"developer": "system"}  # another name for it
 
@@ -122,6 +121,6 @@ def chat_prompt(
 def _check_kwargs(chat_template_kwargs: dict[str, Any]) -> None:
     """Raise InvalidRequest for variables that are too large or nested too deeply to make a message of them."""
     text = msgspec.json.encode(chat_template_kwargs)
-    if len(text) > MAX_BYTES:
-        raise InvalidRequest(f"at most {MAX_BYTES} bytes, got {len(text)}", "chat_template_kwargs")
-    check_shape(text, "chat_template_kwargs", 2 * MAX_DEPTH)  # the exact limit names the variable
+    if len(text) > MAX_TEMPLATE_BYTES:
+        raise InvalidRequest(f"at most {MAX_TEMPLATE_BYTES} bytes, got {len(text)}", "chat_template_kwargs")
+    check_shape(text, "chat_template_kwargs", 2 * MAX_TEMPLATE_DEPTH)  # the exact limit names the variable

@@ -12,10 +12,9 @@ from grpc_reflection.v1alpha import reflection
 from fairlead.rpc.channel import MAX_MESSAGE_BYTES, ping_timeout
 from serving.config import ConfigError
 from serving.rpc.address import check_free
-from serving.rpc.arrival_gate import ArrivalGate
 from serving.rpc.channel import INTERNAL_PING_SECONDS, SERVER_OPTIONS
+from serving.rpc.interceptors import ArrivalGate, SecretInterceptor
 from serving.rpc.message_body_limiter import SECONDS, MessageBodyLimiter
-from serving.rpc.secret_interceptor import SecretInterceptor
 
 # The health service answers SERVING for this name while the process runs, ready or not; it is for liveness probes.
 LIVENESS = "live"

@@ -5,7 +5,7 @@ Unit of fairness: none.
 
 from global_scheduler.core.outstanding_table import slots
 from global_scheduler.core.policies.base import Candidates, RoutePolicyConfig, RouteRequest
-from global_scheduler.core.policies.stateless_policy import StatelessPolicy
+from global_scheduler.core.policies.stateless import StatelessPolicy
 
 
 class Lmetric(StatelessPolicy):

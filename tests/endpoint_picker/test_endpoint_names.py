@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from serving import endpoint_names
-from serving.endpoint_names import EndpointNames
-from serving.host_lookup import resolve
+from serving.endpoint_names import EndpointNames, resolve
 
 
 class Names:

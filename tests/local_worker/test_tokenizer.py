@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from fairlead.errors import InvalidRequest
-from gateway.chat_template import RESERVED
+from gateway.validation import RESERVED_VARIABLES
 from local_worker.hugging_face_decoder import REPLACEMENT, HuggingFaceDecoder
 from local_worker.prompt import Chat, ChatMessage
 from local_worker.tokenizer import (
@@ -214,7 +214,7 @@ def test_callers_cannot_give_what_the_renderer_or_the_tokenizer_gives() -> None:
     tokenizer = byte_level()._tokenizer
     taken = {*inspect.signature(tokenizer.apply_chat_template).parameters, *tokenizer.SPECIAL_TOKENS_ATTRIBUTES}
     taken |= set(inspect.signature(render_jinja_template).parameters)
-    assert taken - {"kwargs"} <= RESERVED
+    assert taken - {"kwargs"} <= RESERVED_VARIABLES
 
 
 @by_tokenizer

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from global_scheduler.core.policies.base import Candidates, RoutePolicy, RoutePolicyConfig, RouteRequest
 from global_scheduler.core.policies.doubleq import DoubleQ
 from global_scheduler.core.policies.least_delay import LeastDelay
-from global_scheduler.core.policies.least_loaded import LeastLoaded
 from global_scheduler.core.policies.per_client_round_robin import PerClientRoundRobin
-from global_scheduler.core.policies.round_robin import RoundRobin
+from global_scheduler.core.policies.stateless import LeastLoaded, RoundRobin
 
 POLICIES: Mapping[str, Callable[[RoutePolicyConfig], RoutePolicy]] = {
     "least-delay": LeastDelay,

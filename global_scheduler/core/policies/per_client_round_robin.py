@@ -5,8 +5,7 @@ on every worker, and the workers' bounds add up (Theorem A.6).
 """
 
 from global_scheduler.core.policies.base import Candidates, RoutePolicyConfig, RouteRequest
-from global_scheduler.core.policies.round_robin import following
-from global_scheduler.core.policies.stateless_policy import StatelessPolicy
+from global_scheduler.core.policies.stateless import StatelessPolicy, following
 from serving.bounded_client_map import BoundedClientMap
 
 

@@ -6,12 +6,18 @@ import pytest
 from google.protobuf import struct_pb2
 
 from fairlead.errors import InvalidRequest
-from gateway.chat_template import FIELD, MAX_BYTES, MAX_DEPTH, RESERVED, check_template_kwargs
+from gateway.validation import (
+    MAX_TEMPLATE_BYTES,
+    MAX_TEMPLATE_DEPTH,
+    RESERVED_VARIABLES,
+    TEMPLATE_KWARGS,
+    check_template_kwargs,
+)
 from tests.gateway.http.http_client import CHAT, HELLO, MESSAGES, HttpClient
 
 BEGUN = [*HELLO, {"role": "assistant", "content": "Well, "}]
 DEEP: Any = None
-for _ in range(MAX_DEPTH):
+for _ in range(MAX_TEMPLATE_DEPTH):
     DEEP = {"a": DEEP}
 
 
@@ -60,11 +66,14 @@ def test_an_answer_that_has_begun_is_continued(http: HttpClient) -> None:
         ({"continue_final_message": 1}, "continue_final_message"),
         ({"add_generation_prompt": "yes"}, "add_generation_prompt"),
         ({"chat_template_kwargs": [1]}, "chat_template_kwargs"),
-        ({"chat_template_kwargs": {"a": "x" * MAX_BYTES}}, "chat_template_kwargs"),
-        ({"chat_template_kwargs": {"a": [1] * (MAX_BYTES // 5)}}, "chat_template_kwargs"),
+        ({"chat_template_kwargs": {"a": "x" * MAX_TEMPLATE_BYTES}}, "chat_template_kwargs"),
+        ({"chat_template_kwargs": {"a": [1] * (MAX_TEMPLATE_BYTES // 5)}}, "chat_template_kwargs"),
         ({"chat_template_kwargs": {"a": 10**400}}, "chat_template_kwargs"),
         ({"chat_template_kwargs": {"a": DEEP}}, "chat_template_kwargs.a"),
-        *(({"chat_template_kwargs": {name: "x"}}, f"chat_template_kwargs.{name}") for name in sorted(RESERVED)),
+        *(
+            ({"chat_template_kwargs": {name: "x"}}, f"chat_template_kwargs.{name}")
+            for name in sorted(RESERVED_VARIABLES)
+        ),
     ],
 )
 def test_what_a_template_is_not_given(http: HttpClient, fields: dict[str, Any], param: str) -> None:
@@ -78,5 +87,5 @@ def test_over_grpc_a_number_may_be_none() -> None:
     kwargs = struct_pb2.Struct()
     kwargs.update({"a": [1, float("nan")]})
     with pytest.raises(InvalidRequest, match="finite") as caught:
-        check_template_kwargs(kwargs, FIELD)
-    assert caught.value.field == f"{FIELD}.a"
+        check_template_kwargs(kwargs, TEMPLATE_KWARGS)
+    assert caught.value.field == f"{TEMPLATE_KWARGS}.a"

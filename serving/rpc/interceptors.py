@@ -1,7 +1,8 @@
-"""Authorization of internal calls by their metadata alone, before any part of a message is read."""
+"""Interceptors of a gRPC server: the gate at which calls arrive, and their authorization before a message is read."""
 
+import asyncio
 import hmac
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -10,17 +11,57 @@ from grpc_reflection.v1alpha import reflection
 
 from fairlead.errors import InvalidRequest, Unauthenticated
 from fairlead.rpc.status import to_status
-from serving.rpc.arrival_gate import Continuation
 from serving.rpc.channel import SECRET_METADATA
 from serving.rpc.concurrency_limiter import ConcurrencyLimiter
 from serving.rpc.incoming import Receive, incoming
 from serving.rpc.message_body_limiter import SECONDS, MessageBodyLimiter
 
+QUIET_SECONDS = 0.01  # without a new call: then gRPC has handed over all that it had received
+MOST_SECONDS = 0.25  # new calls may come for ever
 OPEN = (health.SERVICE_NAME, reflection.SERVICE_NAME)  # services that need neither a secret nor a key
 OPEN_BYTES = 4096  # largest request to them; their requests are names
 OPEN_ARRIVING = 8  # messages to them that arrive at a time
 OPEN_PATIENCE = 0.1  # seconds; short, because probes often have a deadline of 1 second
 OPEN_STREAMS = 1000
+
+Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler | None]]
+
+
+class ArrivalGate(grpc.aio.ServerInterceptor):
+    """Lets calls to their handlers, and counts them.
+
+    gRPC ends calls with CANCELLED that it has received and not handed over when its server stops (grpc/grpc#41785). It
+    hands them over one by one, so they queue while handlers run. A server therefore closes the gate, stops once the
+    queue is empty, and opens the gate: the calls that waited at it are served like those that were there before.
+    """
+
+    def __init__(self) -> None:
+        self._arrived = 0
+        self._open = asyncio.Event()
+        self._open.set()
+
+    async def intercept_service(
+        self, continuation: Continuation, details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler | None:
+        """See grpc.aio.ServerInterceptor."""
+        self._arrived += 1
+        await self._open.wait()
+        return await continuation(details)
+
+    async def close(self) -> None:
+        """Hold new calls; return when for QUIET_SECONDS none has come, or after MOST_SECONDS."""
+        self._open.clear()
+        for _ in range(round(MOST_SECONDS / QUIET_SECONDS)):
+            before = self._arrived
+            await asyncio.sleep(QUIET_SECONDS)
+            if self._arrived == before:
+                return
+
+    def open(self) -> None:
+        """Let the held calls and all further ones pass."""
+        self._open.set()
+
+
 REFUSAL = to_status(
     Unauthenticated(f"metadata {SECRET_METADATA}: missing or wrong; this call carries the cluster's or admin's secret")
 )
