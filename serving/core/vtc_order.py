@@ -42,10 +42,10 @@ class VtcOrder:
         self._ranks.put(account, (self._counter(account), tie))
 
     def changed(self, account: str) -> None:
-        """Record that the counter of `account`, which waits, has changed."""
+        """Record that the counter of `account` has changed; it waits or not."""
         key = self._ranks.key(account)
-        assert key is not None, f"{account} does not wait"
-        self.put(account, key[1])
+        if key is not None:
+            self._ranks.put(account, (self._counter(account), key[1]))
 
     def discard(self, account: str) -> None:
         """Let `account` wait no longer."""

@@ -32,6 +32,7 @@ class Vtc:
         self.accounts = AccountTree(FLAT, config.most_idle)
         self._queues = ClientQueues()
         self._order = VtcOrder(self._counter)  # of equal counters, the one with the earliest request comes first
+        self._orders = [self._order]  # and those of subclasses
         self._last_left = ""  # client whose queue became empty most recently
 
     @property
@@ -136,8 +137,8 @@ class Vtc:
     def _add(self, request: Request, charged: int) -> None:
         """Add to the counter of the client of `request`; a refund is negative."""
         request.account.charge(charged)
-        if request.client in self._queues:
-            self._rank(request.client)
+        for order in self._orders:
+            order.changed(request.client)
 
     def _rank(self, client: str) -> None:
         self._order.put(client, self._queues.first(client).arrival)

@@ -23,6 +23,7 @@ class Wsc(Vtc):
         super().__init__(replace(config, cost=Normalized()))
         self._continuing = ClientQueues()
         self._continuing_order = VtcOrder(self._counter)
+        self._orders.append(self._continuing_order)
 
     @property
     def bound_micro(self) -> None:

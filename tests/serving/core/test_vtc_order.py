@@ -23,8 +23,7 @@ def test_the_account_with_the_lowest_counter_comes_first_and_who_joins_is_lifted
     for number, (kind, name, value) in enumerate(acts):
         if kind == "charge" and isinstance(value, int):
             counters[name] += value
-            if name in since:
-                order.changed(name)
+            order.changed(name)
         elif kind == "leave":
             since.pop(name, None)
             order.discard(name)

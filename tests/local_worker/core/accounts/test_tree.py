@@ -1,5 +1,7 @@
 """The tree of accounts, compared with a model that counts everything again at every event."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -162,7 +164,9 @@ class TreeMachine(RuleBasedStateMachine):
     def the_longest_queue_is_found_by_a_search_of_all_requests(self) -> None:
         droppable = [request for request in self.waiting if not request.in_interaction and not request.preemptions]
         assert self.tree.droppable == len(droppable)
-        assert self.tree.exempt == sum(request.in_interaction for request in self.waiting)
+        never = Counter(request.path[0] for request in self.waiting if request.in_interaction)
+        assert self.tree.exempt == never.total()
+        assert {name: account.exempt for name, account in self.tree.root.members.items() if account.exempt} == never
         for client in (*CLIENTS, "new"):
             for exempt in (False, True):
                 probe = request_of(client, self.arrivals, exempt=exempt, interaction="i")
