@@ -4,6 +4,7 @@ import asyncio
 
 from uvicorn._types import ASGI3Application
 from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 from uvicorn.server import ServerState
 
@@ -16,6 +17,7 @@ from gateway.http.errors import RequestTimeout
 from gateway.http.head import complete_scope
 from gateway.http.transport import GatheringTransport, ReaderLimit, address_of
 
+WRITING_SECONDS = 0.01
 MAX_PIPELINED = 64  # requests of a connection that wait for the one before them
 REUSE_SECONDS = 1  # of an idle connection at a server that stops: a request may be on its way
 
@@ -58,6 +60,12 @@ class HttpConnection(BoundedProtocol):
     def has_arrived(self) -> bool:
         """Whether the request that is being answered is here to its end."""
         return self._answering is not None and not self._answering.more_body
+
+    async def taken(self) -> None:
+        """Return when the network has taken what was written but for a little, or the connection is gone."""
+        while self.transport.get_write_buffer_size() > HIGH_WATER_LIMIT and not self.lost.done():
+            await asyncio.sleep(WRITING_SECONDS)  # until the transport has noticed
+            await self.flow.drain()
 
     def write_chunk(self, data: bytes) -> None:
         """Write a part of an answer whose head is written and names no length, without the steps of ASGI."""

@@ -88,6 +88,8 @@ class GenerationHandler:
             self._request.connection.trust()
         try:
             await (self._complete() if error is None else self._refuse(error))
+            self._outputs = []
+            await self._request.connection.taken()
         finally:
             if self._held:
                 self._held_outputs.remove(self._calls[0].client, self._held)

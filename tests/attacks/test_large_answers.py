@@ -52,6 +52,24 @@ def test_an_answer_that_nobody_reads(gateway: Process, http: HttpClient, report:
         assert http.chat().status == 200
 
 
+def test_answers_that_nobody_takes(gateway: Process, http: HttpClient, report: Report) -> None:
+    """One after the other, each of which would have room alone."""
+    memory = Memory(gateway=gateway)
+    asked = {**LARGEST, "n": 16, "messages": HELLO}
+    opened = []
+    for _ in range(16):
+        ended = len(gateway.logged("call ended"))
+        opened.append(http.begin(CHAT, asked))
+        eventually(lambda: len(gateway.logged("call ended")) >= ended + 16, "it is answered or refused")  # noqa: B023
+    assert memory.grown < MOST_GROWTH, str(memory)
+    refused = Counter(line["outcome"] for line in gateway.logged("call ended")[-16 * len(opened) :])
+    assert refused.keys() > {"COMPLETED"}, "some have no room"
+    for connection in opened:
+        connection.close()
+    report.add("answers of 8 MiB that nobody takes", Counter({"bounded": len(opened)}), memory)
+    eventually(lambda: http.chat().status == 200, "there is room again")
+
+
 def limited(gateway: Process) -> list[dict[str, object]]:
     """The streams that have ended for what they held."""
     calls = gateway.logged("call ended")
