@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from simulation.iso_times import seconds_since_1970
-from simulation.json_fields import Fields, first_of, number, part, whole
+from simulation.json_fields import Fields, first_of, number, part, shown, whole
 from simulation.openai_texts import answer_text, prompt_text
 from simulation.text_blocks import TEXT_BLOCK_TOKENS, text_blocks, text_tokens
 from simulation.trace_rows import LONGEST, PrefixBlocks, TraceRow
@@ -30,6 +30,7 @@ WHY = {
     "failed": "requests that failed are left out",
     "cached": "requests that LiteLLM answered from its cache are left out",
     "no text": "calls that generate no text are left out",
+    "no tokens": "requests whose log counts no tokens at all are left out",
 }
 
 
@@ -62,7 +63,11 @@ def _unwanted(line: Fields) -> str:
     if str(line.get("cache_hit")).lower() == "true":
         return "cached"
     call = str(line.get("call_type") or "")
-    return "no text" if call and not any(name in call for name in TEXT_CALLS) else ""
+    if call and not any(name in call for name in TEXT_CALLS):
+        return "no text"
+    usage = _usage(line)
+    counted_nothing = first_of(INPUT, usage)[1] == 0 == first_of(OUTPUT, usage)[1] and not _cached_tokens(usage)
+    return "no tokens" if counted_nothing else ""
 
 
 def _failed(line: Fields) -> bool:
@@ -88,11 +93,15 @@ def _reply(line: Fields) -> Fields:
     return part(response, "body") or response or line
 
 
+def _usage(line: Fields) -> Fields:
+    return part(_reply(line), "usage") or line
+
+
 def _row(line: Fields) -> TraceRow:
     request, reply = part(line, "body") or line, _reply(line)
     arrival = _time(line, reply)
     prompt, answer = prompt_text(request), answer_text(reply)
-    usage = part(reply, "usage") or line
+    usage = _usage(line)
     input_tokens = _tokens(usage, INPUT, prompt, request, PROMPTS) + _cached_tokens(usage)
     output_tokens = _tokens(usage, OUTPUT, answer, reply, ANSWERS)
     metadata = request.get("metadata")
@@ -127,7 +136,10 @@ def _time(line: Fields, reply: Fields) -> float:
     if not name:
         raise ValueError(f"none of {', '.join(TIMES)}")
     if isinstance(stamp, str):
-        return seconds_since_1970(stamp)
+        try:
+            return seconds_since_1970(stamp)
+        except ValueError:
+            raise ValueError(f"{name}: {shown(stamp)} is no ISO 8601 time") from None
     seconds = number(stamp, name)
     while seconds > LATEST_SECONDS:
         seconds /= 1000

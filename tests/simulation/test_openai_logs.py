@@ -181,6 +181,7 @@ def test_a_spend_log_has_its_counts_at_the_top(tmp_path: Path) -> None:
         {**call, "startTime": "2026-01-01T00:00:06Z", "prompt_tokens": 0, "completion_tokens": 0, "status": "failure"},
         {**call, "startTime": "2026-01-01T00:00:06Z", "prompt_tokens": 5, "completion_tokens": 5, "cache_hit": "True"},
         {**call, "startTime": "2026-01-01T00:00:06Z", "prompt_tokens": 5, "call_type": "aembedding"},
+        {**call, "startTime": "2026-01-01T00:00:06Z", "prompt_tokens": 0, "completion_tokens": 0},
     ]
     path = log(tmp_path / "spend.jsonl", *lines)
     rows, left_out = read(path)
@@ -192,7 +193,15 @@ def test_a_spend_log_has_its_counts_at_the_top(tmp_path: Path) -> None:
         f"{path}: 1 requests that failed are left out",
         f"{path}: 1 requests that LiteLLM answered from its cache are left out",
         f"{path}: 1 calls that generate no text are left out",
+        f"{path}: 1 requests whose log counts no tokens at all are left out",
     )
+
+
+@pytest.mark.parametrize("stamp", ["1700000000", "Jan 1 2026", ""])
+def test_a_time_that_cannot_be_read_is_named_with_its_field(tmp_path: Path, stamp: str) -> None:
+    path = log(tmp_path / "times.jsonl", {"created_at": stamp, "prompt_tokens": 1, "completion_tokens": 1})
+    with pytest.raises(InvalidRequest, match=f"line 1: created_at: '{stamp}' is no ISO 8601 time"):
+        read(path)
 
 
 def test_anthropics_count_of_the_prompt_leaves_out_what_was_cached(tmp_path: Path) -> None:
