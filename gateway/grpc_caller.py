@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 import grpc
@@ -68,17 +68,15 @@ async def _abort(context: grpc.aio.ServicerContext, status: grpc.Status) -> None
         await context.abort_with_status(status)
 
 
-def responses(message: Message, call: Call) -> Iterator[inference_pb2.GenerateResponse]:
-    """Yield the messages to a gRPC caller that `message` of `call` consists of."""
+def responses(message: Message, call: Call) -> Sequence[inference_pb2.GenerateResponse]:
+    """Return the messages to a gRPC caller that `message` of `call` consists of."""
     match message:
         case OutputChunk():
-            yield _chunk(message)
+            return [_chunk(message)]
         case Accepted():
-            yield _accepted(call)
+            return [_accepted(call)]
         case Finished():
-            if message.last is not None:
-                yield _chunk(message.last)
-            yield _finished(call)
+            return [_finished(call)] if message.last is None else [_chunk(message.last), _finished(call)]
 
 
 def _accepted(call: Call) -> inference_pb2.GenerateResponse:

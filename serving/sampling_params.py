@@ -100,7 +100,8 @@ class SamplingParams:
         for text in self.stop:
             if not text:
                 raise InvalidRequest("a stop string must not be empty", "sampling.stop")
-            _at_most("stop", len(text), MAX_STOP_CHARACTERS, "characters in a stop string")
+            if len(text) > MAX_STOP_CHARACTERS:
+                raise _too_many("stop", len(text), MAX_STOP_CHARACTERS, "characters in a stop string")
         if self.constraint is not None and (self.ignore_eos or self.min_tokens):
             raise InvalidRequest(
                 "not together with ignore_eos or min_tokens, since the output ends when it is complete",
@@ -110,13 +111,16 @@ class SamplingParams:
 
 def check_stops(strings: int, token_ids: int) -> None:
     """Raise InvalidRequest for more stop strings or stop token ids than a call may have."""
-    _at_most("stop", strings, MAX_STOP_STRINGS, "stop strings")
-    _at_most("stop_token_ids", token_ids, MAX_STOP_TOKENS, "stop token ids")
+    if strings > MAX_STOP_STRINGS:
+        raise _too_many("stop", strings, MAX_STOP_STRINGS, "stop strings")
+    if token_ids > MAX_STOP_TOKENS:
+        raise _too_many("stop_token_ids", token_ids, MAX_STOP_TOKENS, "stop token ids")
 
 
 def check_biases(token_ids: int) -> None:
     """Raise InvalidRequest for biases of more tokens than a call may have."""
-    _at_most("logit_bias", token_ids, MAX_BIASED_TOKENS, "token ids")
+    if token_ids > MAX_BIASED_TOKENS:
+        raise _too_many("logit_bias", token_ids, MAX_BIASED_TOKENS, "token ids")
 
 
 def _beyond(field: str, value: float, low: float, high: float | None) -> InvalidRequest:
@@ -124,6 +128,5 @@ def _beyond(field: str, value: float, low: float, high: float | None) -> Invalid
     return InvalidRequest(f"must be {limit}, got {value}", f"sampling.{field}")
 
 
-def _at_most(field: str, count: int, limit: int, what: str) -> None:
-    if count > limit:
-        raise InvalidRequest(f"at most {limit} {what}, got {count}", f"sampling.{field}")
+def _too_many(field: str, count: int, limit: int, what: str) -> InvalidRequest:
+    return InvalidRequest(f"at most {limit} {what}, got {count}", f"sampling.{field}")

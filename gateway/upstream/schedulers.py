@@ -190,13 +190,13 @@ class SchedulerLinks:
             self._cancel_reattach_timer()
             self._cancel_overload_expiry()
 
-    async def select(self, request: scheduler_pb2.DispatchRequest) -> scheduler_pb2.DispatchReply:
-        """Return the leader's reply; raise SchedulerUnavailable without a leader or a reply."""
+    def select(self, request: scheduler_pb2.DispatchRequest) -> Awaitable[scheduler_pb2.DispatchReply]:
+        """Return the leader's reply; raise SchedulerUnavailable without a leader, at once, or without a reply."""
         leader = self._followed.leader
         if leader is None:
             is_reporting = any(link.is_reporting for link in self._links)
             raise SchedulerUnavailable(PlacementReason.NO_LEADER if is_reporting else PlacementReason.NO_SCHEDULER)
-        return await leader.select(request)
+        return leader.select(request)
 
     def withdraw(self, request_id: str, attempt: int) -> None:
         """Return an assignment to the leader; it ignores one of an earlier leader that no worker reported."""

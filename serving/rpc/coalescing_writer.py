@@ -42,8 +42,11 @@ class CoalescingWriter(Generic[M]):
                 return
             self._ready.clear()
             message, self.pending = self.pending, self._kind()
-            for part in parts(message, self._kind):
-                yield part
+            if message.ByteSize() <= PART_BYTES:
+                yield message
+            else:
+                for part in parts(message, self._kind):
+                    yield part
 
 
 def parts(message: M, kind: Callable[[], M]) -> Iterator[M]:
@@ -51,9 +54,6 @@ def parts(message: M, kind: Callable[[], M]) -> Iterator[M]:
 
     An item that is larger is a part of its own.
     """
-    if message.ByteSize() <= PART_BYTES:
-        yield message
-        return
     part, size = kind(), 0
     for field, items in message.ListFields():
         for item in items:

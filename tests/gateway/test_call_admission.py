@@ -27,8 +27,8 @@ STEPS = st.lists(
 )
 
 
-def admission() -> CallAdmission[int]:
-    profiles = Profiles(limits=RateLimits(user_per_minute=PER_MINUTE))
+def admission(tokens: int | None = None) -> CallAdmission[int]:
+    profiles = Profiles(limits=RateLimits(user_per_minute=PER_MINUTE, user_tokens_per_minute=tokens))
     quota = LocalQuota()
     decider = Decider(
         Rpm(profiles, quota),
@@ -91,3 +91,12 @@ def test_the_interaction_that_closes_with_a_call_is_returned_once() -> None:
     assert closed is not None
     assert (closed.key.id, closed.calls) == ("i", 1)
     assert calls.ended(1, TokenUse(0, 0), None, 2.0) is None
+
+
+def test_a_call_that_has_ended_uses_as_many_tokens_as_it_had_and_not_as_it_reserved() -> None:
+    calls, asking = admission(tokens=100), arrival("a")._replace(prompt_tokens=50, max_tokens=50)
+    calls.admit(1, asking, 0.0)
+    with pytest.raises(ThrottledUser):
+        calls.admit(2, asking, 0.0)
+    calls.ended(1, TokenUse(0, 0), None, 0.0)
+    assert isinstance(calls.admit(3, asking, 0.0), Permit)

@@ -20,9 +20,9 @@ class Gateway:
     """A loop with a ledger that answers as a test says."""
 
     def __init__(self) -> None:
-        leases = LeasedQuota(SECONDS, 2)
-        self.window = SlidingWindow(SECONDS, leases)
-        self.loop: LeaseLoop[int] = LeaseLoop(LeaseExchange(leases, self.window, SETTLE), BEAT)
+        self.leases = LeasedQuota(SECONDS, 2)
+        self.window = SlidingWindow(SECONDS, self.leases)
+        self.loop: LeaseLoop[int] = LeaseLoop(LeaseExchange(self.leases, self.window, SETTLE), BEAT)
         self.under_way: Message | None = None
         self.released: list[int] = []
 
@@ -150,3 +150,13 @@ def test_a_waiter_whose_account_is_recalled_waits_for_a_second_exchange() -> Non
     gateway.answer(0.3, recalled=True)
     assert gateway.released == [1]
     assert gateway.loop.next_retry() == math.inf
+
+
+def test_a_lease_is_valid_from_the_time_at_which_it_was_asked_for() -> None:
+    gateway = Gateway()
+    gateway.join()
+    assert gateway.loop.wait(QuotaDemand(ACCOUNTS[1]), 1)
+    gateway.send(0.5)
+    gateway.answer(0.75)
+    assert gateway.leases.allowance(ACCOUNTS[1], 0.5 + SECONDS - 0.125) == 1
+    assert gateway.leases.allowance(ACCOUNTS[1], 0.5 + SECONDS) == 0
