@@ -2,7 +2,8 @@
 
 A task is `Do these steps: ` and a JSON list of answers in Base64, which no program quotes. An answer is
 `[TOOL, ARGUMENTS]`, a call in the format of Hermes, or a text. The number of calls in the conversation since the last
-task says which answer is next. A request that offers no tools, such as one for a title, is answered with the last step.
+task says which answer is next; of a program that offers no tools and runs what the model writes, the number of codes.
+Another request that offers no tools, such as one for a title, is answered with the last step.
 A prompt without a task is answered as the engine `fake` answers it.
 """
 
@@ -20,6 +21,7 @@ from local_worker.tokenizer import ByteTokenizer
 log = logging.getLogger(__name__)
 BEGINS = "the last answer begins"  # of a task
 TASK = re.compile(r"Do these steps: ([\w=-]+)")
+CODE = "<code>"  # in each answer for a program that has no tools and runs what the model writes
 FOUND = "$FOUND"  # in a step: the word that was read last
 READ = re.compile(r"high water: (\w+)")  # what a file to be read has in it
 [END] = ByteTokenizer.eos_token_ids
@@ -36,7 +38,10 @@ def answer(prompt: str) -> str | None:
     if not tasks:
         return None
     steps, since = json.loads(base64.urlsafe_b64decode(tasks[-1][1])), prompt[tasks[-1].end() :]
-    made = since.count("<tool_call>") if prompt.startswith("tool: ") else len(steps)
+    if prompt.startswith("tool: "):
+        made = since.count("<tool_call>")
+    else:
+        made = since.count(CODE) if CODE in steps[-1] else len(steps)
     if made >= len(steps) - 1:
         log.info(BEGINS)
     step = steps[min(made, len(steps) - 1)]

@@ -63,7 +63,7 @@ def record(cluster: Cluster, name: str, folder: Path) -> None:
             place = Workplace(name, folder, url)
             command, where, environment = place.command(1), place.folder, place.environment
         else:
-            command = [*COMMANDS[name](folder), url, copying(folder, 1)]
+            command = [*COMMANDS[name](folder), url, copying(name, folder, 1)]
             where, environment = folder, {"HOME": str(folder)}
         with running(command, where, environment):
             pass

@@ -57,6 +57,19 @@ for task in tasks:
     assert "copied" in said["messages"][-1].content
 """
 )
+SMOLAGENTS = (
+    TOOLS
+    + """
+from smolagents import CodeAgent, OpenAIModel, tool
+
+read_file.__doc__ += "\\n\\nArgs:\\n    path: Its path."
+write_file.__doc__ += "\\n\\nArgs:\\n    path: Its path.\\n    content: What it will hold."
+model = OpenAIModel("tiny", api_base=url + "/v1", api_key="any", client_kwargs={"max_retries": 5})
+agent = CodeAgent(tools=[tool(read_file), tool(write_file)], model=model)
+for task in tasks:
+    assert "copied" in agent.run(task, reset=False)
+"""
+)
 AI_SDK = """
 import fs from "node:fs";
 import { generateText, jsonSchema, stepCountIs, tool } from "ai";
@@ -110,26 +123,36 @@ COMMANDS = {
     "langgraph": lambda folder: python("langgraph", LANGGRAPH, folder),
     "ai": javascript,
     "open-webui": lambda folder: open_webui(),
+    "smolagents": lambda folder: python("smolagents", SMOLAGENTS, folder),
 }
+CODED = ("smolagents",)  # offer no tools: they run the code that the model writes
 CALLERS = {"open-webui": {"authorization": f"Bearer {FRONT_KEY}", "x-fairlead-user": open_webui_user.USER}}
 
 
-def copying(folder: Path, number: int) -> str:
-    """Return the task to copy file `number`, which this makes."""
+def copying(name: str, folder: Path, number: int) -> str:
+    """Return the task of program `name` to copy file `number`, which this makes."""
     source, target = (str(folder / f"{word}-{number}.txt") for word in ("low", "high"))
     Path(source).write_text(f"high water: tide{number}\n")
+    if name in CODED:
+        steps = f"print(read_file({source!r}))", f"print(write_file({target!r}, '$FOUND'))", f"final_answer({LAST!r})"
+        return task(*(f"<code>\n{step}\n</code>" for step in steps))
     return task(("read_file", {"path": source}), ("write_file", {"path": target, "content": "$FOUND"}), LAST)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_applications_do_their_tasks(cluster: Cluster, tmp_path: Path, name: str) -> None:
-    command, before, tasks = COMMANDS[name](tmp_path), len(cluster.calls()), [copying(tmp_path, n) for n in (1, 2)]
+    command, before, tasks = (
+        COMMANDS[name](tmp_path),
+        len(cluster.calls()),
+        [copying(name, tmp_path, n) for n in (1, 2)],
+    )
     cluster.fill(CALLERS.get(name, CALLER))
     with running([*command, cluster.url, *tasks], tmp_path, {"HOME": str(tmp_path)}):
         cluster.make_room()
         cluster.kill_worker()
     assert [(tmp_path / f"high-{number}.txt").read_text() for number in (1, 2)] == ["tide1", "tide2"]
     completed = cluster.completed(before)
-    assert len({call["interaction"] for call in completed}) == 1, "the whole conversation is one interaction"
-    assert completed[0]["interaction"]
+    begun = completed[1:] if name in CODED else completed
+    assert len({call["interaction"] for call in begun}) == 1, "the whole conversation is one interaction"
+    assert begun[0]["interaction"]
     assert max(call["attempts"] for call in completed) == 2, "a call has gone on at the other worker"

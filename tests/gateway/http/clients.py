@@ -19,7 +19,7 @@ ENVIRONMENTS = (
     ("openai==3.54.0", "anthropic==2.12.0", "langchain-openai==1.7.3", "llm==0.36"),
     ("litellm==1.106.2",),  # it works with an older client of OpenAI
     ("lm-eval[api]==0.4.13", "aiperf==0.13.0"),
-    ("openai-agents==0.24.0", "langgraph==1.2.24", "langchain-openai==1.7.4"),
+    ("openai-agents==0.24.0", "langgraph==1.2.24", "langchain-openai==1.7.4", "smolagents==1.26.0"),
     ("aider-chat==0.86.2",),
 )
 # Programs of which only a part is wanted: all that is installed, without what their packages say that they need.
