@@ -15,7 +15,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from fairlead.v1 import inference_pb2
 from serving.rpc.channel import MAX_REQUEST_BYTES
-from tests.attacks.large_bodies import BODIES, SPARE
+from tests.attacks.large_bodies import SPARE, bodies
 from tests.attacks.report import Memory, Report
 from tests.attacks.sizes import Sizes
 from tests.attacks.test_fuzz import end_of
@@ -46,7 +46,7 @@ def http(gateway: Process) -> HttpClient:
 
 def cost(gateway: Process, http: HttpClient, name: str) -> float:
     """Return the gateway's processor time for one such body, in seconds."""
-    path, body = BODIES[name]
+    path, body = bodies()[name]
     before = gateway.cpu_seconds
     assert http.post(path, body).status == 400, name
     return gateway.cpu_seconds - before
@@ -55,7 +55,7 @@ def cost(gateway: Process, http: HttpClient, name: str) -> float:
 def test_a_body_costs_little_more_than_a_text(gateway: Process, http: HttpClient) -> None:
     memory = Memory(gateway=gateway)
     text = statistics.median(cost(gateway, http, TEXT) for _ in range(3))
-    dear = {name: round(each, 3) for name in BODIES if (each := cost(gateway, http, name)) > MOST * text}
+    dear = {name: round(each, 3) for name in bodies() if (each := cost(gateway, http, name)) > MOST * text}
     assert not dear, f"a text: {text:.3f} s"
     assert memory.grown < GROWTH
 
@@ -136,7 +136,7 @@ def looping(send: Callable[[], str]) -> Iterator[Counter[str]]:
 
 def body_sender(connection: HTTPConnection, name: str) -> Callable[[], str]:
     """Return a function that sends a body, and returns the status with which it is refused."""
-    path, body = BODIES[name]
+    path, body = bodies()[name]
 
     def send() -> str:
         connection.request("POST", path, body)
@@ -178,12 +178,12 @@ def slowed(http: HttpClient, send: Callable[[], str], calls: int) -> tuple[float
 def test_honest_calls_beside_a_loop(gateway: Process, http: HttpClient, sizes: Sizes, report: Report) -> None:
     """How long calls take is looked at by `make attack`, with all bodies: machines that test are shared."""
     is_measured = sizes.honest > Sizes().honest
-    names = [*BODIES, *WAYS] if is_measured else LOOPED
+    names = [*bodies(), *WAYS] if is_measured else LOOPED
     times: dict[str, float] = {}  # that of an honest call alone
     connection = HTTPConnection("127.0.0.1", http.port, timeout=60)
     with closing(connection), grpc.insecure_channel(gateway.address) as channel:
         for name in names:
-            send = body_sender(connection, name) if name in BODIES else message_sender(channel, name)
+            send = body_sender(connection, name) if name in bodies() else message_sender(channel, name)
             memory = Memory(gateway=gateway)
             times[name], alone, ends = slowed(http, send, sizes.honest)
             if is_measured and times[name] >= TARGET:
