@@ -21,7 +21,7 @@ class Request:
 
     id: str
     client: str  # the fairness key
-    tokens: list[int]  # prompt (with the output of earlier attempts), then output (appended by Batcher.commit)
+    tokens: list[int]  # prompt (with the output of earlier attempts), then output (appended by Batcher, ExternalBatch)
     prompt_tokens: int  # length of `tokens` at arrival: the index at which this worker's output begins
     digests: list[int]  # block chain of the prompt, then of the output (PrefixCache)
     chain_seed: int  # seed of the first block of the chain that is not public
@@ -48,13 +48,13 @@ class Request:
     # Number of tokens whose keys and values are in the pages, or will be after the last plan (Batcher, InFlight).
     computed: int = 0
     in_flight: int = 0  # number of tokens that planned steps sample but that are not yet in `tokens` (InFlight)
-    cached: int = 0  # number of prompt tokens found in the prefix cache at the first admission (Batcher)
+    cached: int = 0  # number of prompt tokens found in the prefix cache at the first admission (RequestQueue)
     matched_blocks: int = 0  # number of blocks found at the last lookup in the prefix cache (PrefixCache)
-    paid: bool = False  # whether the client was charged for `tokens`, here (Batcher) or by an earlier attempt's worker
+    paid: bool = False  # whether the client was charged for `tokens`, here (RequestQueue) or by an earlier worker
     prepaid: int = 0  # micro-units charged to the client before the admission, not divided by the weight (policy)
-    reserved: int = 0  # number of output tokens charged ahead, including those generated since (Batcher)
+    reserved: int = 0  # number of output tokens charged ahead, including those generated since (ServiceLedger)
     service: int = 0  # service received so far in micro-units, not divided by the weight (ServiceLedger)
-    preemptions: int = 0  # number of times the request was taken out of the running batch (Batcher)
+    preemptions: int = 0  # number of times the request was taken out of the running batch (RequestQueue)
     scores: list[SampledLogprobs] = field(default_factory=list)  # of the prompt, until they are reported (Batcher)
     pages: list[int] = field(default_factory=list)  # page numbers, in order of position (PrefixCache)
     shared: int = 0  # number of leading `pages` that are published in the cache (PrefixCache)
