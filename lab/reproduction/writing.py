@@ -1,6 +1,7 @@
 """Findings as Markdown text."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 
 from lab.reproduction.item import Finding, Item, Report, Study
 
@@ -19,3 +20,15 @@ def table(findings: Iterable[Finding]) -> str:
 def section(item: Item, study: Study, report: Report) -> str:
     """Return the item's section of lab/reproduction.md."""
     return f"## {item.name}\n\n{item.source}. {study.setup}\n\n{table(report.findings)}\n"
+
+
+def titles(document: str) -> list[str]:
+    """Return the names of the items that have a section in lab/reproduction.md."""
+    return re.findall(r"^## (\S+)$", document, re.MULTILINE)
+
+
+def replaced(document: str, sections: Mapping[str, str]) -> str:
+    """Return the document with other sections for some items, given by name."""
+    parts = re.split(r"^(?=## )", document, flags=re.MULTILINE)
+    texts = [sections.get(part.removeprefix("## ").partition("\n")[0], part.rstrip("\n") + "\n") for part in parts]
+    return "\n".join(texts)

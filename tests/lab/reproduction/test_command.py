@@ -69,15 +69,26 @@ def test_the_written_report_names_what_was_left_out(tmp_path: Path, capsys: pyte
     assert "#" * 20 not in said.err, "no bar where there is no terminal"
 
 
-def test_one_item_does_not_replace_the_report_of_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_item_replaces_its_section_of_the_report_of_all(tmp_path: Path) -> None:
     document = tmp_path / "report.md"
-    document.write_text("everything")
+    assert run(tmp_path, "all", "--markdown", str(document)) == 0
+    written = document.read_text()
+    document.write_text(written.replace("| c | p | o | yes |", "| c | p | stale | yes |"))
+    assert run(tmp_path, "small", "--markdown", str(document)) == 0
+    assert document.read_text() == written
+
+
+@pytest.mark.parametrize("text", [None, "everything"])
+def test_one_item_does_not_replace_a_report_without_it(
+    tmp_path: Path, text: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = tmp_path / "report.md"
+    if text is not None:
+        document.write_text(text)
     assert run(tmp_path, "small", "--markdown", str(document)) == 1
-    assert (
-        capsys.readouterr().err == f"reproduction: --markdown: {document} must contain all items: give all, not small\n"
-    )
-    assert document.read_text() == "everything"
+    assert capsys.readouterr().err == f"reproduction: --markdown: {document} has no section small: give all\n"
     assert not (tmp_path / "out").exists()
+    assert text is None or document.read_text() == text
 
 
 def test_files_that_cannot_be_written_are_refused_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
