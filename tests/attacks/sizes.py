@@ -12,7 +12,7 @@ class Sizes:
     calls: int = 300  # of many users
     users: int = 150
     frames: int = 3000  # of each flood
-    crafted: int = 1 << 16  # bytes of a text that is made to take long
+    crafted: int = 1 << 15  # bytes of a text that is made to take long
     honest: int = 3  # calls beside a connection that sends large bodies in a loop
     streams: int = 1  # of a victim beside each attack that should not slow it; more are compared with a control
     slope: int = 420  # calls of all kinds, after a third of which memory is level

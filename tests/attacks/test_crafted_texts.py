@@ -20,13 +20,15 @@ from tests.attacks.report import Memory, Report
 from tests.attacks.sizes import Sizes
 from tests.attacks.test_fuzz import end_of
 from tests.attacks.text_places import text_places
-from tests.gateway.http.http_client import MODELS
+from tests.gateway.http.http_client import MODELS, HttpClient
 from tests.services import Process, Stack
 
 MOST = 10  # times the processor time of a plain text
 SPARE = 0.06  # seconds, of what a process does beside
 ROOM = 4096  # bytes of a message beside its text
 HEADER_BYTES = 8192
+MARK = "here is the value"
+MARKED = f'"{MARK}"'.encode()
 ENDS = ("OK", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED")
 Send = Callable[[str], None]
 
@@ -60,7 +62,8 @@ def almost_json(size: int) -> str:
     return '{"session_id":"' + cut("\\\\", each) + '","a":' + cut('"\\"', each) + cut("[{", each) + cut('"a":', each)
 
 
-TEXTS: Mapping[str, Callable[[int], str]] = {"ids": ids, "accents": accents, "almost JSON": almost_json}
+Crafted = Mapping[str, Callable[[int], str]]
+TEXTS: Crafted = {"ids": ids, "accents": accents, "almost JSON": almost_json}
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +91,14 @@ def ask(connection: HTTPConnection, method: str, path: str, body: bytes, headers
     assert response.status == 200 or 400 <= response.status < 499, answer
 
 
-def check(gateway: Process, places: Mapping[str, Send], size: int, report: Report) -> None:
+def check(
+    gateway: Process,
+    places: Mapping[str, Send],
+    size: int,
+    report: Report,
+    crafted_kinds: Crafted,
+    plain_kind: str = "x",
+) -> None:
     """Send a plain text and crafted ones to all places."""
     memory = Memory(gateway=gateway)
     dear: dict[str, str] = {}
@@ -99,12 +109,42 @@ def check(gateway: Process, places: Mapping[str, Send], size: int, report: Repor
         return gateway.cpu_seconds - before
 
     for name, send in places.items():
-        for kind, text in TEXTS.items():
+        for kind, text in crafted_kinds.items():
             crafted = cost(send, text(size))
-            if crafted > SPARE and crafted > MOST * (plain := cost(send, "x" * size)) + SPARE:
+            if crafted > SPARE and crafted > MOST * (plain := cost(send, cut(plain_kind, size))) + SPARE:
                 dear[f"{name}, {kind}"] = f"{crafted:.3f} s, a plain text {plain:.3f} s"
-    report.add(f"crafted texts of {size} bytes", Counter({"as a plain text": len(places) * len(TEXTS)}), memory)
+    kinds = ", ".join(crafted_kinds)
+    report.add(f"{kinds} of {size} bytes", Counter({"as a plain text": len(places) * len(crafted_kinds)}), memory)
     assert not dear
+
+
+def full(unit: str) -> Callable[[int], str]:
+    """Return a function that makes a list of `unit` of so many bytes."""
+    return lambda size: f"[{cut(unit + ',', size - len(unit) - 2)}{unit}]"
+
+
+VALUES: Crafted = {
+    "lists": full("[]"),
+    "objects": full('{"":0}'),
+    "texts": full('""'),
+    "numbers near zero": full("50e-325"),
+    "long integers": full("9" * 600),
+}
+
+
+def test_values(gateway: Process, connection: HTTPConnection, sizes: Sizes, report: Report) -> None:
+    """At every place at which a text may be, also where its type wants something else."""
+    places: dict[str, Send] = {}
+    for place in text_places():
+        before, _, after = place.body(MARK).partition(MARKED)
+
+        def send(value: str, path: str = place.path, around: tuple[bytes, bytes] = (before, after)) -> None:
+            ask(connection, "POST", path, value.encode().join(around), {})
+
+        if after:  # a value, and not the name of a field
+            places.setdefault(place.field, send)
+    assert len(places) > 100
+    check(gateway, places, 4 * sizes.crafted, report, VALUES, "1,")
 
 
 def test_bodies(gateway: Process, connection: HTTPConnection, sizes: Sizes, report: Report) -> None:
@@ -117,7 +157,13 @@ def test_bodies(gateway: Process, connection: HTTPConnection, sizes: Sizes, repo
             ask(connection, "POST", place.path, place.body(text), {})
 
         places.setdefault(name, send)
-    check(gateway, places, sizes.crafted - ROOM, report)
+    check(gateway, places, sizes.crafted - ROOM, report, TEXTS)
+
+
+def test_every_endpoint_that_takes_a_body_is_tried(connection: HTTPConnection) -> None:
+    """A gateway says at its root what is where."""
+    paths = HttpClient(connection.port).get("/").json["paths"]
+    assert {*paths} - {MODELS, "/health", "/version"} == {place.path for place in text_places()}
 
 
 def test_headers_and_paths(gateway: Process, connection: HTTPConnection, report: Report) -> None:
@@ -145,7 +191,7 @@ def test_headers_and_paths(gateway: Process, connection: HTTPConnection, report:
             ask(connection, "GET", path + quoted, b"", {})
 
         places[path] = look_up
-    check(gateway, places, HEADER_BYTES, report)
+    check(gateway, places, HEADER_BYTES, report, TEXTS)
 
 
 def filled(message: Message, text: str) -> Iterator[tuple[str, Message]]:
@@ -190,4 +236,4 @@ def test_messages(gateway: Process, sizes: Sizes, report: Report) -> None:
 
                 places[f"{method} {name}"] = send
         assert len(places) > 20
-        check(gateway, places, size, report)
+        check(gateway, places, size, report, TEXTS)
