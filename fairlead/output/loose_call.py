@@ -15,7 +15,9 @@ from fairlead.output.model_json import read_json
 from fairlead.output.source import MOST_HEAD, Grammar, Source
 
 MOST_OBJECT = 8_192  # characters of a call, which are held back until it is whole
-KEYS = ("name", "type", "id", "function", "arguments", "parameters")  # with one of these it begins
+ARGUMENTS = ("arguments", "parameters", "args", "params", "input")  # by which models name them
+KEYS = ("name", "type", "id", "function", *ARGUMENTS)  # with one of these it begins
+NO_ARGUMENTS = frozenset(("name", "function", "type", "id", "index"))
 
 
 def loose_call(source: Source, number: int, lead: re.Pattern[str], offered: Collection[str] | None) -> Grammar[bool]:
@@ -72,7 +74,10 @@ def call_of(value: Any, offered: Collection[str] | None) -> tuple[str, str] | No
     name = function.get("name", function.get("function"))
     if not isinstance(name, str) or (offered is not None and name not in offered):
         return None
-    arguments = function.get("arguments", function.get("parameters"))
+    key = next((key for key in ARGUMENTS if key in function), None)
+    if key is None and not function.keys() <= NO_ARGUMENTS:  # what else there is would be lost
+        return None
+    arguments = None if key is None else function[key]
     if isinstance(arguments, str):
         arguments = read_json(arguments) if arguments.strip() else None
     arguments = {} if arguments is None else arguments

@@ -1,6 +1,7 @@
 """Calls in which each argument has an element of its own, and is written as a bare text.
 
 Arguments are told as JSON. Those which can only be strings are told as they arrive, and others once they are whole.
+A model may also write a call as a JSON object between the tags, as Hermes does.
 """
 
 import json
@@ -10,10 +11,12 @@ from typing import NamedTuple
 
 from fairlead.output.argument_types import ArgumentTypes, typed
 from fairlead.output.events import AnswerText, Arguments, CallBegun
+from fairlead.output.loose_call import loose_call
 from fairlead.output.pattern import Pattern
 from fairlead.output.source import Grammar, Region, Source, expect, skip, skip_space, text_before
 
 BEGIN, END = "<tool_call>", "</tool_call>"
+LEAD = re.compile(r"\s*")
 
 
 class XmlSyntax(NamedTuple):
@@ -53,16 +56,35 @@ def xml_calls(source: Source, syntax: XmlSyntax, types: ArgumentTypes) -> Gramma
     markers = [BEGIN, syntax.bare] if syntax.bare and types else [BEGIN]
     while marker := (yield from text_before(source, *markers)):
         head = yield from _head(source, marker, syntax, types)
-        if head is None:
+        if head is not None:
+            yield from _call(source, number, head[1], syntax, types)
+        elif not marker.endswith(BEGIN) or not (yield from loose_call(source, number, LEAD, types)):
             yield AnswerText(marker)
             continue
-        yield CallBegun(number, head[1])
-        yield from _arguments(source, number, syntax, types.get(head[1], {}))
         number += 1
-        for mark in (syntax.closing, END):
-            yield from skip_space(source)
-            yield from skip(source, mark)
         yield from skip_space(source)
+        yield from skip(source, END)
+        yield from skip_space(source)
+
+
+def xml_call(source: Source, number: int, syntax: XmlSyntax, types: ArgumentTypes) -> Grammar[bool]:
+    """Read a call of a tool that was offered, and return True; if there is none, return False and read nothing."""
+    head = yield from expect(source, syntax.head)
+    if head is None:
+        return False
+    if head[1] not in types:
+        source.held = head[0] + source.held
+        return False
+    yield from _call(source, number, head[1], syntax, types)
+    return True
+
+
+def _call(source: Source, number: int, name: str, syntax: XmlSyntax, types: ArgumentTypes) -> Grammar[None]:
+    """Read what follows a head."""
+    yield CallBegun(number, name)
+    yield from _arguments(source, number, syntax, types.get(name, {}))
+    yield from skip_space(source)
+    yield from skip(source, syntax.closing)
 
 
 def _head(source: Source, marker: str, syntax: XmlSyntax, offered: Container[str]) -> Grammar[re.Match[str] | None]:

@@ -59,6 +59,7 @@ FRAGMENTS = [
         '{"name": "f", "parameters": "{\\"a\\": 1}"}',
         '{"type": "function", "function": {"name": "f", "arguments": "{}"}}',
     ],
+    *['{"args": {"b": 2}, "name": "f"}', '{"name": "f", "b": 2}'],
     *['{"name": "f", "arguments": ', '{"name":"f","parameters":{', '"name"', '{"type": "function", "name": "f", '],
     *[
         "<function=f>",
@@ -150,7 +151,7 @@ def test_the_parts_do_not_depend_on_how_a_text_is_cut(
         ("qwen_coder", "<tool_call>\nWhat?", [("text", "<tool_call>\nWhat?")]),
         ("glm", GLM, [("text", "I look."), XML_PARIS, ("call", "clock", "{}"), ("text", "Done")]),
         ("glm", "<tool_call>may be text", [("text", "<tool_call>may be text")]),
-        ("glm", f"<tool_call>{CALL}", [("text", f"<tool_call>{CALL}")]),
+        ("glm", f"<tool_call>{CALL}", [PARIS]),
         ("glm", GLM_HALF_A_PAIR, [("call", "weather", '{"places": ["�", "😀"]}')]),
         ("of the future", f"<tool_call>{CALL}</tool_call>", [("text", f"<tool_call>{CALL}</tool_call>")]),
     ],
@@ -293,7 +294,10 @@ LOOSE = {
     '{"name": "weather", "arguments": "{\\"city\\": \\"Paris\\"}"}': '{"city": "Paris"}',
     '{"type": "function", "function": {"name": "weather", "arguments": {"city": "Paris"}}}': '{"city": "Paris"}',
     '{"function": "weather", "arguments": {"city": "Paris"}}': '{"city": "Paris"}',
+    '{"name": "weather", "args": {"city": "Paris"}}': '{"city": "Paris"}',
+    '{"input": {"city": "Paris"}, "name": "weather"}': '{"city": "Paris"}',
 }
+LOST = '{"name": "weather", "city": "Paris"}'  # as a call it would have no arguments
 WRAPPED = {"hermes": "<tool_call>\n{}\n</tool_call>", "llama": "{}", "mistral": "[TOOL_CALLS] [{}]"}
 
 
@@ -305,6 +309,25 @@ def test_calls_a_little_off_the_format_are_calls_of_tools_that_were_offered(name
     assert parsed([*written], name).parts == [("call", "weather", LOOSE[text])]
     other = written.replace("weather", "unknown")
     assert parsed([*other], name).parts == parsed([other], name).parts == [("text", other)]
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_no_argument_of_a_call_is_lost(name: str) -> None:
+    written = WRAPPED[name].replace("{}", LOST)
+    assert parsed([*written], name).parts == [("text", written)]
+
+
+ELEMENTS = "<function=weather>\n<parameter=city>\nParis\n</parameter>\n</function>"
+
+
+@pytest.mark.parametrize(
+    ("name", "written"), [("hermes", ELEMENTS), ("qwen_coder", CALL), ("glm", CALL)], ids=["hermes", "qwen", "glm"]
+)
+def test_a_model_may_write_calls_as_its_relatives_do(name: str, written: str) -> None:
+    text = f"I look.\n<tool_call>\n{written}\n</tool_call>\n<tool_call>{written}</tool_call>"
+    assert parsed([text], name).parts == parsed([*text], name).parts == [("text", "I look."), PARIS, PARIS]
+    other = f"<tool_call>\n{written}\n</tool_call>".replace("weather", "unknown")
+    assert parsed([other], name).parts == parsed([*other], name).parts == [("text", other)]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ CALL = re.compile(
     r"\s*(?=\{)",
     re.DOTALL,
 )
-LOOSE = r'\{\s*"(?:name|type|id|function|arguments|parameters)"'
+ARGUMENTS = ("arguments", "parameters", "args", "params", "input")
+LOOSE = rf'\{{\s*"(?:name|type|id|function|{"|".join(ARGUMENTS)})"'
 TOOLS = ("f", "weather", "clock")
 LEADS = {"hermes": r"[\s\[,]*", "llama": r"[\s;,]*", "mistral": r"[\s\[,]*"}
 XML_HEADS = {"qwen_coder": r"\s*<function=([^<>\s]+)>", "glm": r"\s*([\w.\-]+)\s*(?=<arg_key>|</tool_call>)"}
@@ -60,6 +61,10 @@ def marked(text: str, kind: str, parts: list[tuple[str, ...]]) -> str:
         before, _, after = text.partition(begin)
         known = len(parts)
         text = calls_at(after, kind, parts)
+        head = re.match(XML_HEADS["qwen_coder"], after[:HEAD]) if kind == "hermes" else None
+        if len(parts) == known and head is not None and head[1] in TOOLS:
+            call, text = element(head[1], after[head.end() :], "qwen_coder")
+            parts.append(call)
         if len(parts) == known:
             parts.append(("text", before + begin))
             text = after
@@ -76,27 +81,38 @@ def elements(text: str, kind: str, parts: list[tuple[str, ...]]) -> str:
     while found := re.search("<tool_call>|<function=" if kind == "qwen_coder" else "<tool_call>", text):
         before, marker, text = text[: found.start()], found[0], text[found.end() :]
         head = re.match(XML_HEADS[kind] if marker == "<tool_call>" else BARE, text[:HEAD])
-        if head is None or (marker != "<tool_call>" and head[1] not in TOOLS):
+        at = len(text) - len(text.lstrip())
+        loose = loose_at(text, at) if head is None and marker == "<tool_call>" and at <= HEAD else None
+        if loose is not None:
+            call, text = loose[0], text[loose[1] :]
+        elif head is None or (marker != "<tool_call>" and head[1] not in TOOLS):
             parts.append(("text", before + marker))
             continue
-        text = text[head.end() :]
-        written: list[str] = []
-        is_whole = True
-        while is_whole and (key := re.match(XML_KEYS[kind], text[:HEAD])):
-            value = text[key.end() :]
-            end = re.search(XML_VALUE_ENDS[kind], value)
-            is_whole = end is not None
-            value, text = (value[: end.start()], value[end.end() :]) if end else (value, "")
-            written.append(f"{json.dumps(key[1], ensure_ascii=False)}: ")
-            if key[1] != "number":
-                written[-1] += json.dumps(value, ensure_ascii=False)[: None if is_whole else -1]
-            elif is_whole:
-                written[-1] += value if re.fullmatch("[0-9]+", value) else json.dumps(value, ensure_ascii=False)
-        closed = bool(text.strip()) and is_whole
-        opened = "{" if written or closed else ""
-        parts += [("text", shortened(before)), ("call", head[1], opened + ", ".join(written) + ("}" if closed else ""))]
-        text = text.lstrip().removeprefix(XML_CLOSINGS[kind]).lstrip().removeprefix("</tool_call>").lstrip()
+        else:
+            call, text = element(head[1], text[head.end() :], kind)
+        parts += [("text", shortened(before)), call]
+        text = text.lstrip().removeprefix("</tool_call>").lstrip()
     return text
+
+
+def element(name: str, text: str, kind: str) -> tuple[tuple[str, str, str], str]:
+    """Return the call of `name` whose arguments `text` begins with, and what follows."""
+    written: list[str] = []
+    is_whole = True
+    while is_whole and (key := re.match(XML_KEYS[kind], text[:HEAD])):
+        value = text[key.end() :]
+        end = re.search(XML_VALUE_ENDS[kind], value)
+        is_whole = end is not None
+        value, text = (value[: end.start()], value[end.end() :]) if end else (value, "")
+        written.append(f"{json.dumps(key[1], ensure_ascii=False)}: ")
+        if key[1] != "number":
+            written[-1] += json.dumps(value, ensure_ascii=False)[: None if is_whole else -1]
+        elif is_whole:
+            written[-1] += value if re.fullmatch("[0-9]+", value) else json.dumps(value, ensure_ascii=False)
+    closed = bool(text.strip()) and is_whole
+    opened = "{" if written or closed else ""
+    call = ("call", name, opened + ", ".join(written) + ("}" if closed else ""))
+    return call, text.lstrip().removeprefix(XML_CLOSINGS[kind])
 
 
 def calls_at(text: str, kind: str, parts: list[tuple[str, ...]]) -> str:
@@ -132,7 +148,10 @@ def loose_at(text: str, begin: int) -> tuple[tuple[str, str, str], int] | None:
         value = json.loads(text[begin:end])
         function = value["function"] if isinstance(value.get("function"), dict) else value
         name = function["name"] if "name" in function else function["function"]
-        arguments = function["arguments"] if "arguments" in function else function.get("parameters")
+        named = [key for key in ARGUMENTS if key in function]
+        if not named and {*function} - {"name", "function", "type", "id", "index"}:
+            return None
+        arguments = function[named[0]] if named else None
         if isinstance(arguments, str):
             arguments = json.loads(arguments) if arguments.strip() else None
     except (ValueError, KeyError):
