@@ -281,3 +281,31 @@ async def test_compilations_of_a_broken_stream_are_forgotten(channel: tuple[Echo
         await echo.service.drain()
     echo.may_compile.set()
     assert echo.constraints == [""]
+
+
+async def test_a_request_whose_constraint_is_compiled_keeps_its_deadline_and_its_place_in_the_order_of_arrival(
+    channel: tuple[Echo, grpc.aio.Channel],
+) -> None:
+    echo, opened = channel
+    call = worker_pb2_grpc.WorkerStub(opened).Session(metadata=secret_metadata(SECRET))
+    sampling = common_pb2.SamplingParams(regex="a+")
+    submits = [
+        worker_pb2.Submit(
+            request_id="compiled", token_ids=STAYS, weight=1.0, sampling=sampling, timeout_seconds=WAIT, attempt=1
+        ),
+        worker_pb2.Submit(request_id="free", token_ids=STAYS, weight=1.0, timeout_seconds=WAIT, attempt=1),
+        worker_pb2.Submit(request_id="told", token_ids=b"tell", weight=1.0, attempt=1),
+    ]
+    await call.write(worker_pb2.SessionCommands(submits=submits))
+    await until_ended(call, 1)
+    (free,) = echo.here
+    echo.may_compile.set()
+    await call.write(worker_pb2.SessionCommands(submits=[submits[2]]))
+    await until_ended(call, 1)
+    _, compiled = echo.here
+    assert (free.id, compiled.id) == ("free", "compiled")
+    assert compiled.arrival < free.arrival
+    assert compiled.queued_at > free.queued_at
+    assert compiled.deadline is not None
+    assert free.deadline is not None
+    assert compiled.deadline <= free.deadline
