@@ -814,6 +814,17 @@ def test_room_is_charged_at_admission_except_under_strict_paper(name: str, sign:
     assert charged == sign * (4 + (0 if strict else 7 * (1 if name == "wsc" else 2))) * MICRO
 
 
+@pytest.mark.parametrize(("name", "cost"), [("dlpm", -2), ("drr", -2), ("vtc", 2), ("wsc", 1)])
+def test_a_place_in_a_step_without_a_token_costs_as_much_as_one_token(name: str, cost: int) -> None:
+    driver = Driver(LOCAL_POLICIES[name](CONFIG))
+    running, _, _ = driver.arrive("a", 0, 8), driver.arrive("a", 0, 1), driver.arrive("b", 0, 1)
+    assert driver.select(8) == [running]
+    before = driver.policy.balance("a")
+    driver.policy.deferred(running)
+    assert driver.policy.balance("a") == before + cost * MICRO
+    driver.check()
+
+
 def test_the_smallest_balance_is_credit() -> None:
     driver = Driver(LOCAL_POLICIES["dlpm"](replace(CONFIG, quantum_tokens=1)))
     heavy = 1_000_001  # thousandths: the prompt of a thousand tokens costs one micro-unit less than the quantum

@@ -37,3 +37,11 @@ def test_a_token_costs_by_its_place_in_the_output() -> None:
 def test_of_generated_tokens_those_are_due_that_were_not_charged_ahead(reserved: int, begin: int) -> None:
     cost = Profiled()
     assert Charging(cost).due(generated(6, reserved), 2) == cost.decode(6 - begin, PROMPT, begin)
+
+
+def test_the_next_output_token_costs_as_much_as_when_it_is_generated() -> None:
+    charging, request = Charging(Profiled()), make_request([1] * 40)
+    for _ in range(3):
+        expected = charging.next_output(request)
+        request.tokens.append(0)
+        assert charging.decode(request, 1) == expected > 0
