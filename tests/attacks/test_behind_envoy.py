@@ -17,6 +17,7 @@ from tests.attacks.http2 import END_HEADERS, HEADERS, PING, PREFACE, SETTINGS, f
 from tests.attacks.report import Memory, Report
 from tests.attacks.sizes import Sizes
 from tests.attacks.test_frames import LAST, reset, send, streams
+from tests.endpoint_picker.example import http_manager
 from tests.served_engine.process import EngineProcess
 from tests.services import DEADLINE, Process, eventually
 from tests.throttler.envoy_proxy import EnvoyProxy
@@ -46,6 +47,7 @@ class Behind:
             picker=self.picker.address,
             limiter=self.limiter.address,
         )
+        http_manager(config)["delayed_close_timeout"] = "0.1s"  # after it has refused something
         self.envoy = EnvoyProxy(config, directory)
         self.port = self.envoy.port_of("http")
         self._honest = 0
