@@ -36,7 +36,6 @@ class RecentNames:
 
     def remember(self, client: str, key: str, name: str | None, now: float) -> None:
         """Remember `name` by `key` as the client's latest one; with None, forget the one that was there."""
-        self._forget_unused(now)
         found = self._take(client)
         found.names.pop(key, None)
         if name is not None:
