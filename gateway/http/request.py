@@ -1,5 +1,7 @@
 """One HTTP request: its headers, its body within bounds, and the way back to its caller."""
 
+from codecs import BOM_UTF8
+
 from fairlead.errors import Cancelled, FairleadError
 from gateway.http.asgi import Event, Headers, Receive, Scope, Send
 from gateway.http.connection import HttpConnection
@@ -72,7 +74,7 @@ class HttpRequest:
         else:
             data = await bodies.arrive(f"{host}:{port}", self._read)
         await bodies.turns.turn(self.payer, len(data))
-        return data
+        return data.removeprefix(BOM_UTF8)  # RFC 8259 §8.1: PowerShell and others write one
 
     async def begin(self, status: int, headers: Headers) -> None:
         """Send the head of the answer."""

@@ -1,5 +1,6 @@
 """Errors by the letter of the API: the status, the body, and what tells a client when to try again."""
 
+import codecs
 import hashlib
 import json
 from pathlib import Path
@@ -33,7 +34,7 @@ def test_every_outcome_has_a_status() -> None:
         ({"max_tokens": -1}, 400, "max_tokens", "invalid_request"),
         ({"max_tokens": "many"}, 400, "max_tokens", "invalid_request"),
         ({"temperature": -1}, 400, "temperature", "invalid_request"),
-        ({"top_p": 0}, 400, "top_p", "invalid_request"),
+        ({"top_p": 1.5}, 400, "top_p", "invalid_request"),
         ({"n": 0}, 400, "n", "invalid_request"),
         ({"n": 129}, 400, "n", "invalid_request"),
         ({"stop": ["x"] * 17}, 400, "stop", "invalid_request"),
@@ -82,6 +83,12 @@ def test_an_error_within_an_output_names_the_parameter(dialect: Dialect, message
     error = json.loads(dialect.error_body(error_for(Outcome.REJECTED_INVALID, message), ""))["error"]
     assert error["message"].startswith(begins)
     assert error.get("param", begins.partition(":")[0]) == begins.partition(":")[0]
+
+
+def test_a_mark_of_the_byte_order_is_no_part_of_a_body(http: HttpClient) -> None:
+    body = json.dumps({"messages": HELLO, "max_tokens": 1, "unheard_of": 1}).encode()
+    answer = http.request("POST", CHAT, codecs.BOM_UTF8 + body, {})
+    assert (answer.status, answer.headers["x-fairlead-ignored"]) == (200, "unheard_of")
 
 
 @pytest.mark.parametrize("halved", ["\ud83d", "\ude00 \ud83d", "\\\ud83d"])
