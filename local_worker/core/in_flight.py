@@ -31,6 +31,8 @@ class InFlight:
         """Remove the oldest plan: its step was computed or has failed."""
         for request, piece in self._plans.popleft().parts:
             request.in_flight -= piece.samples
+        if not self._plans:
+            self._sources = {}  # an idle worker holds no request
 
     def source(self, request: Request) -> int | None:
         """Return the index of `request`'s last token among the samples of the newest plan; None when the token is
