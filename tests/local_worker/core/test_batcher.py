@@ -18,6 +18,7 @@ from local_worker.core.batch import CompletedStep, SampledLogprobs, Slice, StepR
 from local_worker.core.batcher import Batcher
 from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.plan import Plan
+from local_worker.core.policies.fcfs import Fcfs
 from local_worker.core.request import Request
 from serving.bounded_client_map import MOST_IDLE
 from serving.cost import COSTS, MICRO, Cost
@@ -1049,3 +1050,20 @@ def test_a_step_that_was_missed_costs_as_much_as_a_token(policy: str) -> None:
     batcher.commit(plan, StepResult((1,), deferred=(0,)))
     assert abs(batcher.queue.policy.balance(request.client) - before) == 2 * MICRO
     batcher.queue.policy.check_invariants()
+
+
+def test_the_policy_reads_what_the_cache_has_matched_when_a_request_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    matched = []
+
+    class Watching(Fcfs):
+        def arrived(self, request: Request) -> None:
+            matched.append(request.matched_blocks)
+            super().arrived(request)
+
+    monkeypatch.setitem(LOCAL_POLICIES, "watching", Watching)
+    batcher = make_batcher(policy="watching")
+    for arrival in range(2):
+        sampling = SamplingParams(max_tokens=1, ignore_eos=True)
+        batcher.queue.submit(make_request([1] * (2 * BLOCK + 1), arrival=arrival, sampling=sampling), 0.0)
+        serve_step(batcher)
+    assert matched == [0, 2]

@@ -310,3 +310,13 @@ def test_without_a_fair_policy_the_flooder_takes_nearly_all() -> None:
     assert engine.computed["flood"] > 5 * engine.computed["chat"]
     assert fair.computed["flood"] < 1.2 * fair.computed["chat"]
     assert sum(fair.computed.values()) > 0.95 * sum(engine.computed.values())
+
+
+def test_the_prompt_of_a_request_that_has_left_is_not_waited_for() -> None:
+    batch = make_batch()
+    (request,) = submitted(batch, [1] * 8)
+    assert batch.hand_over(0.0) == [request]
+    assert batch.uncomputed == 8
+    batch.queue.abort(request)
+    assert batch.uncomputed == 0
+    assert batch.take_left() == [request]
