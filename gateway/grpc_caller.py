@@ -64,7 +64,7 @@ def shown(metadata: Iterable[tuple[str, str | bytes]]) -> Credentials:
 
 
 async def _abort(context: grpc.aio.ServicerContext, status: grpc.Status) -> None:
-    with contextlib.suppress(grpc.aio.AbortError):
+    with contextlib.suppress(grpc.aio.AbortError, grpc.aio.UsageError):  # the call may have ended with a status already
         await context.abort_with_status(status)
 
 
