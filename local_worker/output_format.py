@@ -15,8 +15,8 @@ from local_worker.prompt import Chat, ChatMessage, EarlierCall, OutputFormat
 
 log = logging.getLogger(__name__)
 QUESTION = ChatMessage("user", "?")
-CALL = EarlierCall("call00000", "probe", {"x": 1})  # Mistral's templates accept ids of nine characters only
-PARAMETERS = {"type": "object", "properties": {"x": {"type": "integer"}}}
+CALL = EarlierCall("call00000", "probe", {"x": "y"})  # Mistral's templates accept ids of nine characters only
+PARAMETERS = {"type": "object", "properties": {"x": {"type": "string"}}}
 TOOL = {"name": CALL.name, "description": "Probe.", "parameters": PARAMETERS}
 LAST_TOKENS = 32  # of a prompt, in whose text reasoning is seen to begin
 
@@ -95,7 +95,7 @@ def _is_in_reasoning(template: str, last_text: str) -> bool:
 
 
 def _finds(name: str, text: str) -> bool:
-    parser = OutputParser(name, "", False, argument_types([TOOL]))
+    parser = OutputParser(name, "", False)  # of no tools, for which a format also reads the calls of others
     parts = [*parser.push(text), *parser.end()]
     names = [part.name for part in parts if isinstance(part, CallBegun)]
     arguments = "".join(part.text for part in parts if isinstance(part, Arguments))

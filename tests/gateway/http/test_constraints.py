@@ -77,6 +77,7 @@ def test_what_asks_for_any_text_is_no_constraint(http: HttpClient) -> None:
 
 def test_completions_are_constrained_too(http: HttpClient) -> None:
     answer = http.complete(response_format=FORMAT, max_tokens=400, n=2)
+    assert answer.status == 200, answer.body
     assert all(is_person(choice["text"]) for choice in answer.json["choices"])
 
 

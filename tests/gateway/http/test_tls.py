@@ -8,7 +8,7 @@ import pytest
 
 from tests.gateway.http.http_client import HttpClient
 from tests.gateway.test_tls import issue
-from tests.services import Stack
+from tests.services import Stack, eventually
 
 
 def status(port: int, roots: Path) -> int:
@@ -28,8 +28,7 @@ def test_calls_are_encrypted_and_the_certificate_is_replaced(stack: Stack, tmp_p
         "gateway", scheduler=stack.addresses, tls_certificate=chain, tls_key=key, http_listen="127.0.0.1:0"
     )
     port = gateway.wait_for("listening")["http_port"]
-    gateway.wait_for("ready")
-    assert status(port, chain) == 200
+    eventually(lambda: status(port, chain) == 200, "the gateway knows the worker")
     with pytest.raises((ConnectionError, http.client.HTTPException)):
         HttpClient(port).get("/v1/models")
     old = tmp_path / "old.crt"
