@@ -23,7 +23,8 @@ def check_shape(text: bytes, field: str = "", depth: int = MAX_DEPTH) -> None:
     A text that is no JSON passes, or is refused for what it would hold.
     """
     opened = text.count(b"[") + text.count(b"{")
-    if opened <= depth and text.count(b'"') <= MAX_PARTS and opened + text.count(b",") <= MAX_EXPONENTS:
+    # A text has at most one value more than brackets and commas: a number may stand alone.
+    if opened <= depth and text.count(b'"') <= MAX_PARTS and opened + text.count(b",") < MAX_EXPONENTS:
         return
     # Every quotation mark that is left begins or ends a string.
     marked = text.replace(b"\\\\", b"").replace(b'\\"', b"")

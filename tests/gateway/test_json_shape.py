@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fairlead.errors import InvalidRequest
@@ -71,6 +71,7 @@ def test_the_number_of_parts(value: Any, escaped: bool, most: int) -> None:
 
 
 @given(VALUES, st.integers(0, 4))
+@example(1e16, 0)
 def test_the_number_of_exponents(value: Any, most: int) -> None:
     text = json.dumps(value).encode()
     with pytest.MonkeyPatch.context() as patch:
