@@ -2,7 +2,6 @@
 
 import math
 import secrets
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -15,7 +14,6 @@ from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
 from gateway.call import Call, CallRequest, Receive
 from gateway.core.call_admission import CallAdmission
 from gateway.core.client_limits import HeldBytesLimiter
-from gateway.core.tool_call_ids import ToolCallIds
 from gateway.interactions import CallInteractions
 from gateway.tenants import CallerIdentity, Credentials, Tenants
 from gateway.upstream.cluster import Cluster
@@ -50,7 +48,7 @@ class Admission:
         waiting_prompts: HeldBytesLimiter,
         cache_scope: Callable[[CallerIdentity], str],
         cuts_max_tokens: bool,
-        tool_call_ids: ToolCallIds,
+        interactions: CallInteractions,
     ) -> None:
         self._cluster = cluster
         self._tenants = tenants
@@ -60,7 +58,7 @@ class Admission:
         self._waiting_prompts = waiting_prompts
         self._cache_scope = cache_scope
         self._cuts_max_tokens = cuts_max_tokens
-        self._interactions = CallInteractions(tool_call_ids)
+        self._interactions = interactions
 
     def configure(self, profiles: Profiles) -> None:
         """Apply new app profiles from now on."""
@@ -116,6 +114,7 @@ class Admission:
         call.cleanup.callback(request.waiting.close)
         call.cleanup.callback(self._settle, call)
         request.permit = await self._throttler.answer(partial(self._calls.admit, call, self._arrival(call)))
+        self._interactions.admitted(call, request.permit)
         if identity.users is not None:
             identity.users.enter(identity.client)
             call.cleanup.callback(identity.users.leave, identity.client)
@@ -194,7 +193,7 @@ class Admission:
         named = app_name(message.app)
         call.app = self._app(request.identity, named)
         call.named_app = named if named != call.app else ""
-        self._interactions.join(call, request, time.monotonic())
+        self._interactions.join(call, request)
         # The gateway assigns the seed, so that a second worker after a failure draws the same tokens.
         if not message.sampling.HasField("seed"):
             message.sampling.seed = secrets.randbits(64)
@@ -222,7 +221,7 @@ class Admission:
         return Arrival(
             Caller(identity.tenant, identity.client, call.app),
             call.interaction,
-            interaction.token,
+            self._interactions.token(call),
             last=interaction.end,
             app_is_bound=identity.is_bound,
             overloaded=self._cluster.members.overloaded(call.model),

@@ -5,6 +5,7 @@ import logging
 import os
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from fairlead.errors import Unavailable
 from fairlead.rpc.channel import PING_SECONDS
@@ -15,11 +16,11 @@ from gateway.config import CUT, GatewayConfig
 from gateway.core.call_admission import CallAdmission
 from gateway.core.client_limits import HeldBytesLimiter, OpenCallLimiter
 from gateway.core.response_store import ResponseStore
-from gateway.core.tool_call_ids import ToolCallIds
 from gateway.driver import CallDrivers
 from gateway.http.application import HttpApplication
 from gateway.http.browser_policy import BrowserPolicy, HostNames
 from gateway.http.server import FAREWELL_SECONDS, HttpServer
+from gateway.interactions import CallInteractions
 from gateway.metrics import CallMetrics, PlacementMetrics, StateMetrics, ThrottlingMetrics
 from gateway.operators import ThrottlingService, TracesService
 from gateway.page.admin_channels import AdminChannels
@@ -39,10 +40,15 @@ from serving.rpc.server import Server
 from serving.telemetry.metrics import Metrics
 from serving.telemetry.records import GATEWAY
 from serving.telemetry.traces import TailSampler, Traces, otlp_processor
-from throttler.assembly import load_profiles, make_throttler
+from throttler.assembly import load_profiles, make_throttler, shared_redis
 from throttler.core.profiles import Profiles
 from throttler.metrics import SharingMetrics
 from throttler.store import SHARING
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+    from gateway.shared_interactions import SharedInteractions
 
 log = logging.getLogger(__name__)
 MIB = 2**20
@@ -64,7 +70,8 @@ class Gateway:
         )
         self._call_log = CallLog(self._traces, CallMetrics(self._metrics.meter))
         self._tenants = tenants
-        self._throttler, self._store = make_throttler(config, profiles, self._call_log.closed)
+        redis = shared_redis(config)
+        self._throttler, self._store = make_throttler(config, profiles, self._call_log.closed, redis)
         ThrottlingMetrics(self._metrics.meter, self._call_log.accounting)
         SharingMetrics(self._metrics.meter, self._store)
         PlacementMetrics(self._metrics.meter, self._cluster.placements)
@@ -78,6 +85,9 @@ class Gateway:
         )
         waiting_prompts = HeldBytesLimiter(config.waiting_prompts_mib * MIB, "prompts wait to be tokenized")
         held_outputs = HeldBytesLimiter(config.held_outputs_mib * MIB, "outputs wait to be read or to be complete")
+        self._shared = shared_interactions(redis)
+        tell = self._shared.tell if self._shared is not None else lambda call: None
+        self._interactions = CallInteractions(config.secret, config.accepted_secret, tell)
         self._admission = Admission(
             cluster=self._cluster,
             tenants=tenants,
@@ -87,7 +97,7 @@ class Gateway:
             waiting_prompts=waiting_prompts,
             cache_scope=CACHE_SCOPES[config.cache_scope],
             cuts_max_tokens=config.excess_max_tokens == CUT,
-            tool_call_ids=ToolCallIds(config.secret, config.accepted_secret),
+            interactions=self._interactions,
         )
         self._calls = CallDrivers(self._admission, self._cluster, self._call_log, held_outputs, config.reader_seconds)
         self._server = self._make_server()
@@ -152,6 +162,7 @@ class Gateway:
                     self._states.run(),
                     self._report_sharing(),
                     *([self._page.run()] if self._page is not None else []),
+                    *([self._shared.run(self._interactions.learn)] if self._shared is not None else []),
                     self._forget_responses(),
                     *([follow(files, self._reload)] if files else []),
                 )
@@ -271,6 +282,15 @@ class Gateway:
         self._throttler.configure(profiles)
         self._admission.configure(profiles)
         self._tenants.replace(tenants)
+
+
+def shared_interactions(redis: "Redis | None") -> "SharedInteractions | None":
+    """Return what shares interactions with other gateways, if there is a Redis."""
+    if redis is None:
+        return None
+    from gateway.shared_interactions import SharedInteractions
+
+    return SharedInteractions(redis)
 
 
 def prepare(argv: Sequence[str]) -> Serving:

@@ -33,6 +33,7 @@ class CallRequest:
     repeats_tool_calls: bool = False  # by ids that the gateway made, which tell of the interaction as well
     fills_context: bool = False  # max_tokens is a maximum, by default what the prompt leaves of the context
     # Admitted.
+    asked: str = ""  # digest of what the chat asks, by which its next request is known; empty if it names a session
     identity: CallerIdentity = field(init=False)
     model: scheduler_pb2.ModelInfo = field(init=False)
     permit: Permit = field(init=False)

@@ -4,7 +4,7 @@ import socket
 import uuid
 
 from global_scheduler.leadership import Leadership, SoleLeadership
-from serving.config import ConfigError, require
+from serving.config import require
 
 # A dead leader's lease lasts this long; until it ends, gateways place requests by themselves, and so does Envoy.
 LEASE_SECONDS = 1.5
@@ -31,8 +31,5 @@ def configured_leadership(redis: str, password: str, authority: str, name: str) 
     from global_scheduler.leader_lease import LeaderLease
     from serving.redis_access import open_redis
 
-    try:
-        opened = open_redis(redis, password, authority)
-    except ValueError as error:
-        raise ConfigError(f"redis: {error}") from error
+    opened = open_redis(redis, password, authority)
     return LeaderLease(opened, name, holder=f"{socket.gethostname()}-{uuid.uuid4().hex}", seconds=LEASE_SECONDS)

@@ -15,7 +15,7 @@ from serving.reload import follow
 from serving.rpc.server import Server
 from serving.telemetry.metrics import Metrics
 from serving.telemetry.records import THROTTLER
-from throttler.assembly import load_profiles, make_throttler
+from throttler.assembly import load_profiles, make_throttler, shared_redis
 from throttler.config import ALLOW, ThrottlerConfig
 from throttler.core.profiles import Profiles
 from throttler.metrics import RateLimitMetrics, SharingMetrics
@@ -36,7 +36,7 @@ class RateLimiter:
         self._config = config
         self._metrics = Metrics(THROTTLER, config.metrics, os.environ)
         metrics = RateLimitMetrics(self._metrics.meter)
-        self._throttler, self._store = make_throttler(config, profiles, metrics.closed)
+        self._throttler, self._store = make_throttler(config, profiles, metrics.closed, shared_redis(config))
         SharingMetrics(self._metrics.meter, self._store)
         overloaded, self._follow_overload = _overload(config)
         self._service = RateLimitService(

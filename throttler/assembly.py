@@ -1,8 +1,9 @@
 """The throttler of a service as its options describe it, and the profiles that it follows."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from serving.config import ConfigError, cost_function
+from serving.config import cost_function
 from serving.document import text_of
 from throttler.core.decider import Decider
 from throttler.core.expectations import Expectations
@@ -13,25 +14,38 @@ from throttler.core.quota import LocalQuota
 from throttler.core.throttle import WINDOW_SECONDS
 from throttler.core.throttles import THROTTLES
 from throttler.core.token_limits import TokenLimits
-from throttler.core.windows import AllCounts, Counts
+from throttler.core.windows import AllCounts
 from throttler.options import ThrottleOptions
 from throttler.profiles_file import parse
 from throttler.store import LocalStore, Store
 from throttler.throttler import Throttler
 
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
 
 def make_throttler(
-    options: ThrottleOptions, profiles: Profiles, closed: Callable[[FinishedInteraction], None]
+    options: ThrottleOptions,
+    profiles: Profiles,
+    closed: Callable[[FinishedInteraction], None],
+    redis: "Redis | None",
 ) -> tuple[Throttler, Store]:
-    """Return the configured throttler and the store with which it shares limits; raise ConfigError."""
-    leases = LeasedQuota(WINDOW_SECONDS, options.gateways) if options.redis else None
+    """Return the configured throttler and the store with which it shares limits, in `redis` if there is one.
+
+    Raise ConfigError.
+    """
+    leases = LeasedQuota(WINDOW_SECONDS, options.gateways) if redis is not None else None
     quota = leases or LocalQuota()
     throttle = THROTTLES[options.throttle](profiles, quota, WINDOW_SECONDS)
     token_limits = TokenLimits(profiles, quota, cost_function(options.cost))
     expectations = Expectations(profiles)
     store: Store = LocalStore()
-    if leases is not None:
-        store = _shared_store(options, leases, AllCounts(throttle.window, token_limits.window), expectations)
+    if redis is not None and leases is not None:
+        # A service without Redis starts faster without Redis' client.
+        from throttler.redis_store import RedisStore
+
+        counts = AllCounts(throttle.window, token_limits.window)
+        store = RedisStore(redis, leases, counts, expectations, window_seconds=WINDOW_SECONDS)
     interactions = Interactions(options.secret, profiles, options.accepted_secret)
     decider = Decider(throttle, interactions, expectations, token_limits)
     return Throttler(decider, store, closed), store
@@ -43,13 +57,10 @@ def load_profiles(options: ThrottleOptions) -> Profiles:
     return parse(text_of(options.profiles), options.profiles, limits) if options.profiles else Profiles(limits=limits)
 
 
-def _shared_store(options: ThrottleOptions, leases: LeasedQuota, counts: Counts, expectations: Expectations) -> Store:
-    # A service without Redis starts faster without Redis' client.
+def shared_redis(options: ThrottleOptions) -> "Redis | None":
+    """Return a client of the Redis in which services share limits, if there is one; raise ConfigError."""
+    if not options.redis:
+        return None
     from serving.redis_access import open_redis
-    from throttler.redis_store import RedisStore
 
-    try:
-        redis = open_redis(options.redis, options.redis_password, options.redis_ca)
-    except (ValueError, OSError) as error:
-        raise ConfigError(f"redis: {error}") from error
-    return RedisStore(redis, leases, counts, expectations, window_seconds=WINDOW_SECONDS)
+    return open_redis(options.redis, options.redis_password, options.redis_ca)

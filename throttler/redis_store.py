@@ -12,13 +12,12 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from redis.asyncio import Redis
-from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
-from serving.redis_access import drop_connections
+from serving.redis_access import drop_connections, follow_channel, in_time
 from throttler import lease_script as script
 from throttler.core.expectations import Expectations
 from throttler.core.lease_exchange import LeaseExchange
@@ -91,7 +90,7 @@ class RedisStore:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._converse())
-                tasks.create_task(self._give_back())
+                tasks.create_task(self._follow_recalls())
                 tasks.create_task(exchange_for_ever(self._redis, self.name, self._expectations))
         finally:
             await self._redis.aclose()
@@ -126,10 +125,10 @@ class RedisStore:
     async def _beat(self) -> int:
         """Return the number of gateways; count alone if Redis has lost its data."""
         if self._scripts is None:
-            beat = await self._in_time(self._redis.script_load(script.CLOCK + script.BEAT))
-            self._scripts = beat, await self._in_time(self._redis.script_load(script.CLOCK + script.ASK))
+            beat = await self._answer(self._redis.script_load(script.CLOCK + script.BEAT))
+            self._scripts = beat, await self._answer(self._redis.script_load(script.CLOCK + script.ASK))
         arguments = (script.GATEWAYS, script.JOINED, script.EPOCH, self.name, self._window_ms)
-        gateways, epoch = await self._in_time(self._redis.evalsha(self._scripts[0], 3, *arguments))
+        gateways, epoch = await self._answer(self._redis.evalsha(self._scripts[0], 3, *arguments))
         self.commands += 1
         if self._epoch not in (None, epoch):
             self._degrade("Redis has lost its data")
@@ -154,34 +153,20 @@ class RedisStore:
                 self._scripts[1], 3, *keys, self.name, self._window_ms, *figures, script.RECALLS, account
             )  # fmt: skip
         self.commands += len(requests)
-        return [LeaseReply(capacity, bool(recalled)) for capacity, recalled in await self._in_time(pipeline.execute())]
+        return [LeaseReply(capacity, bool(recalled)) for capacity, recalled in await self._answer(pipeline.execute())]
 
-    async def _give_back(self) -> None:
-        """Receive recalls, by which other gateways ask for unused capacity, until cancelled."""
-        while True:
-            try:
-                async with self._redis.pubsub() as pubsub:
-                    await self._in_time(pubsub.subscribe(script.RECALLS))
-                    await self._listen(pubsub)
-            except (RedisError, OSError, TimeoutError):
-                await asyncio.sleep(self._beat_seconds)
+    async def _follow_recalls(self) -> None:
+        await follow_channel(
+            self._redis,
+            script.RECALLS,
+            self._recall,
+            beat_seconds=self._beat_seconds,
+            answer_seconds=self._answer_seconds,
+        )
 
-    async def _listen(self, pubsub: PubSub) -> None:
-        """Receive recalls; raises TimeoutError when the connection is half-open: its server answers no ping."""
-        is_pinged = False
-        while True:
-            message = await pubsub.get_message(timeout=max(self._beat_seconds, self._answer_seconds))
-            if message is not None:
-                is_pinged = False
-                if message["type"] == "message":
-                    self._recall(message["data"].decode(errors="replace"))
-            elif is_pinged:
-                raise TimeoutError("no answer to a ping")
-            else:
-                is_pinged = True
-                await self._in_time(pubsub.ping())
-
-    def _recall(self, message: str) -> None:
+    def _recall(self, data: bytes) -> None:
+        """Apply a recall, by which another gateway asks for unused capacity."""
+        message = data.decode(errors="replace")
         gateway, limit, key = [*message.split(" ", 2), "", ""][:3]
         if not (limit.isdecimal() and len(limit) <= MAX_DIGITS):
             log.warning("a recall cannot be read", extra={"recall": message[:CLIPPED]})
@@ -197,26 +182,8 @@ class RedisStore:
             self.changed.set()
         _release(self._loop.degrade(time.monotonic()))
 
-    async def _in_time(self, answer: Awaitable[T]) -> T:
-        """Return the result of `answer`; raise TimeoutError after `answer_seconds`, pauses of this process excepted."""
-        loop, task = asyncio.get_running_loop(), asyncio.ensure_future(answer)
-        try:
-            while True:
-                started = loop.time()
-                done, _ = await asyncio.wait([task], timeout=self._answer_seconds)
-                if done:
-                    return task.result()
-                if loop.time() - started < 1.5 * self._answer_seconds:
-                    raise TimeoutError(f"no answer within {self._answer_seconds} s")
-        finally:
-            task.add_done_callback(_look_at)
-            task.cancel()
-
-
-def _look_at(task: asyncio.Future[Any]) -> None:
-    """Retrieve the exception of an abandoned task, so that asyncio does not log it."""
-    if not task.cancelled():
-        task.exception()
+    async def _answer(self, answer: Awaitable[T]) -> T:
+        return await in_time(answer, self._answer_seconds)
 
 
 def _release(waiting: Iterable[asyncio.Future[None]]) -> None:

@@ -29,9 +29,12 @@ class ChatDigests(NamedTuple):
     through: str  # the history up to the end of that answer; empty if there is none
 
 
-def chat_digests(turns: Iterable[Turn]) -> ChatDigests:
-    """Return the digests of a chat, in time linear in its length. Answers in a row count as one."""
-    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+def chat_digests(turns: Iterable[Turn], key: bytes) -> ChatDigests:
+    """Return the digests of a chat, in time linear in its length. Answers in a row count as one.
+
+    Without `key`, of at most 64 bytes, nobody can find out by a digest what was asked.
+    """
+    digest = hashlib.blake2b(digest_size=DIGEST_BYTES, key=key)
     asked, answered, through = digest.hexdigest(), "", ""
     is_answer = False
     for role, text in turns:

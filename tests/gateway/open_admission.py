@@ -3,7 +3,7 @@
 from gateway.admission import Admission
 from gateway.core.call_admission import CallAdmission
 from gateway.core.client_limits import HeldBytesLimiter, OpenCallLimiter
-from gateway.core.tool_call_ids import ToolCallIds
+from gateway.interactions import CallInteractions
 from gateway.tenants import CACHE_SCOPES, Tenants
 from gateway.upstream.cluster import LONG_PROMPT, Cluster
 from serving.cost import WeightedTokens
@@ -38,5 +38,5 @@ def open_admission(cluster: Cluster) -> Admission:
         waiting_prompts=HeldBytesLimiter(100 * LONG_PROMPT, "prompts"),
         cache_scope=CACHE_SCOPES["user"],
         cuts_max_tokens=True,
-        tool_call_ids=ToolCallIds(SECRET),
+        interactions=CallInteractions(SECRET, "", lambda _: None),
     )

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from gateway.core.chat_digests import Turn, chat_digests
 
+KEY = b"of a cluster"
 TURNS = st.lists(
     st.builds(Turn, st.sampled_from(["user", "assistant", "system", "tool"]), st.sampled_from(["", "a", "b", "ab"])),
     max_size=6,
@@ -33,8 +34,13 @@ def through(turns: list[Turn]) -> list[Turn]:
 
 @given(TURNS, TURNS)
 def test_digests_are_equal_where_the_turns_are(one: list[Turn], other: list[Turn]) -> None:
-    mine, others = chat_digests(one), chat_digests(other)
+    mine, others = chat_digests(one, KEY), chat_digests(other, KEY)
     assert (mine.asked == others.asked) == (asked(one) == asked(other))
     assert (mine.through == others.through) == (through(one) == through(other))
     assert (mine.answered == others.asked) == (bool(through(one)) and asked(through(one)) == asked(other))
     assert bool(mine.answered) == bool(mine.through) == bool(through(one))
+
+
+def test_other_clusters_have_other_digests() -> None:
+    turns = [Turn("user", "a")]
+    assert chat_digests(turns, KEY).asked != chat_digests(turns, b"of another").asked

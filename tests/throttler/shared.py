@@ -4,8 +4,10 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+
+from redis.asyncio import Redis
 
 from serving.cost import WeightedTokens
 from serving.redis_access import open_redis
@@ -153,14 +155,15 @@ async def on_redis(
     settle: float = 0.3,
     others: int = 0,
     answer_seconds: float = PATIENCE,
+    links: Sequence[Redis] = (),
 ) -> AsyncIterator[list[Gateway]]:
-    """Gateways on a real Redis, each with its own connections, once all know of each other and of `others`."""
+    """Gateways on a real Redis, each with its own of `links`, once all know of each other and of `others`."""
     gateways, stores = list[Gateway](), list[RedisStore]()
-    for _ in range(count):
+    for link in links or [open_redis(url, "", "") for _ in range(count)]:
         leases, expectations = LeasedQuota(seconds), Expectations(profiles)
         throttle, tokens = Oit(profiles, leases, seconds), TokenLimits(profiles, leases, WeightedTokens(), seconds)
         store = RedisStore(
-            open_redis(url, "", ""),
+            link,
             leases,
             AllCounts(throttle.window, tokens.window),
             expectations,

@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as Late
 
+from serving.config import ConfigError
 from serving.redis_access import open_redis
 from tests.ports import free_ports
 from tests.redis_server import RedisServer
@@ -72,7 +73,7 @@ async def test_password_and_tls(secured: tuple[RedisServer, int], authority: Pat
 
 
 def test_a_url_that_is_none() -> None:
-    with pytest.raises(ValueError, match="scheme"):
+    with pytest.raises(ConfigError, match=r"redis: .*scheme"):
         open_redis("somewhere", "", "")
 
 

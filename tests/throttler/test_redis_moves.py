@@ -3,12 +3,15 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 from endpoint_picker.core.service_counters import ServiceCounters
 from endpoint_picker.shared_counters import SharedCounters
+from gateway.core.seen_calls import SeenCall
+from gateway.shared_interactions import CHANNEL, SharedInteractions
 from global_scheduler.leader_lease import LeaderLease
 from serving.redis_access import open_redis
 from tests.moving_address import MovingAddress
@@ -130,6 +133,27 @@ async def test_expectations_are_exchanged_at_the_new_master(pair: Pair, monkeypa
             await pair.fail_over()
             pair.servers[1].client.delete(key)
             await until(lambda: pair.servers[1].client.get(key), "the gateway exchanges with the new master")
+
+
+async def test_interactions_are_shared_at_the_new_master(pair: Pair) -> None:
+    learnt = list[SeenCall]()
+    calls = [SeenCall("tenant", "app", f"chat {number}", "", "") for number in range(2)]
+
+    def following(server: RedisServer) -> bool:
+        return bool(server.client.pubsub_numsub(CHANNEL)[0][1] == 2)
+
+    links = [open_redis(pair.address.url, "", "") for _ in range(2)]
+    gateways = [SharedInteractions(link) for link in links]
+    async with on_redis(pair.address.url, 2, PROFILES, SECONDS, links=links), AsyncExitStack() as tasks:
+        for gateway, learn in zip(gateways, (learnt.append, learnt.remove), strict=True):
+            await tasks.enter_async_context(meanwhile(asyncio.create_task(gateway.run(learn))))
+        await until(lambda: following(pair.servers[0]), "both follow the channel")
+        gateways[1].tell(calls[0])
+        await until(lambda: learnt == calls[:1], "the other one knows")
+        await pair.fail_over()
+        await until(lambda: following(pair.servers[1]), "both follow it at the new master")
+        gateways[1].tell(calls[1])
+        await until(lambda: learnt == calls, "the other one knows")
 
 
 @pytest.mark.parametrize(
