@@ -75,10 +75,9 @@ def account(gateway: str, secret: str) -> throttling_pb2.AccountResponse:
 def mutual_tls() -> MutualTls | None:
     """Load the mutual TLS credentials for schedulers that require them, or return None.
 
-    They come from the same environment variables that the services read. Raises ConfigError.
+    It comes from the same environment variable that the services read. Raises ConfigError.
     """
-    parts = ("CERTIFICATE", "KEY", "AUTHORITY")
-    return load_mutual_tls(*(os.environ.get(f"FAIRLEAD_INTERNAL_{part}", "") for part in parts))
+    return load_mutual_tls(os.environ.get("FAIRLEAD_INTERNAL_TLS", ""))
 
 
 def add_secret(parser: argparse.ArgumentParser) -> None:

@@ -31,7 +31,8 @@ class RunningEngine:
     @property
     def arguments(self) -> list[str]:
         """The arguments of the adapter beside this engine."""
-        options = {"--engine": self.address, "--kv-events": self.kv_events, "--kv-replay": self.kv_replay}
+        events = ",".join(filter(None, (self.kv_events, self.kv_replay)))
+        options = {"--engine": self.address, "--kv-events": events}
         return [part for option, value in options.items() if value for part in (option, value)]
 
     def __str__(self) -> str:

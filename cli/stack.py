@@ -4,7 +4,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -27,8 +27,8 @@ class Stack:
     free ports.
 
     Workers compute `model`; with `engines` there is an adapter in place of each, with the arguments of that engine.
-    Extra arguments are passed to the services' command lines. Progress is shown on standard error. A worker may take
-    any time to download or load its model.
+    Extra arguments are passed to the services' command lines, and an extra `environment` to all of
+    them. Progress is shown on standard error. A worker may take any time to download or load its model.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class Stack:
         gateway_args: Sequence[str] = (),
         http_listen: str = "",
         page_listen: str = "",
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.secret = secrets.token_hex(32)
         self.scheduler = ""  # addresses, set by `start`
@@ -55,8 +56,8 @@ class Stack:
         self._listen = listen
         self._scheduler_args = list(scheduler_args)
         # Engines that each use all cores slow each other down several times.
-        threads = max(1, (os.cpu_count() or 1) // workers)
-        own = ["local_worker", "--model", model, "--engine", engine, "--threads", str(threads)]
+        self._environment = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // workers)), **(environment or {})}
+        own = ["local_worker", "--model", model, "--engine", engine]
         beside = [["engine_adapter", *arguments] for arguments in engines]
         # The module of each worker and its arguments, by the worker's name.
         self._commands = {f"worker-{number}": command for number, command in enumerate(beside or [own] * workers)}
@@ -166,7 +167,7 @@ class Stack:
 
     def _spawn(self, name: str, module: str, listen: str, args: list[str]) -> ServiceProcess:
         # The secret is passed in the environment, because all users can read command lines.
-        environment = {"FAIRLEAD_SECRET": self.secret, "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+        environment = {**self._environment, "FAIRLEAD_SECRET": self.secret, "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
         log = self._log_dir / f"{name}.log"
         process = ServiceProcess(name, module, ["--listen", listen, *args], environment, log)
         self.processes.append(process)

@@ -1,9 +1,9 @@
 """`python docs/chart_settings.py`: writes the names of the services' options into the schema of the chart's values."""
 
+import dataclasses
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,16 @@ from engine_adapter.config import AdapterConfig
 from gateway.config import GatewayConfig
 from global_scheduler.config import SchedulerConfig
 from local_worker.config import WorkerConfig
+from serving.environment import ServiceName
+from serving.retired import folded
 
 SCHEMA = Path(__file__).parents[1] / "deploy" / "helm" / "fairlead" / "values.schema.json"
-# The `settings` of the chart in the order in which the schema has them.
-CONFIGS: Sequence[tuple[type[Any], ...]] = ((GatewayConfig,), (SchedulerConfig,), (WorkerConfig, AdapterConfig))
+# The services of the `settings` of the chart in the order in which the schema has them.
+CONFIGS: Sequence[Mapping[ServiceName, type[Any]]] = (
+    {ServiceName.GATEWAY: GatewayConfig},
+    {ServiceName.SCHEDULER: SchedulerConfig},
+    {ServiceName.WORKER: WorkerConfig, ServiceName.ADAPTER: AdapterConfig},
+)
 NAMES = re.compile(r'(?<="propertyNames": \{"enum": )(?:"[A-Z]+"|\[[^\]]*\])(?=\}\})')
 
 
@@ -27,8 +33,12 @@ def with_names(schema: str) -> str:
     return text
 
 
-def _names(configs: Sequence[type[Any]]) -> list[str]:
-    return sorted({field.name.upper() for config in configs for field in fields(config)})
+def _names(configs: Mapping[ServiceName, type[Any]]) -> list[str]:
+    """Return the names of the services' options, and of the former ones that they accept."""
+    fields = {
+        service: {field.name: field for field in dataclasses.fields(config)} for service, config in configs.items()
+    }
+    return sorted({name.upper() for service, own in fields.items() for name in [*own, *folded(service, own)]})
 
 
 if __name__ == "__main__":

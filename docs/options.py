@@ -10,20 +10,39 @@ from engine_adapter.config import AdapterConfig
 from gateway.config import GatewayConfig
 from global_scheduler.config import SchedulerConfig
 from local_worker.config import WorkerConfig
-from serving.environment import PREFIX, SHARED, ServiceName, variable
+from serving.environment import SHARED, ServiceName
 from serving.flags import flag
+from serving.retired import FOLDED, options
 from throttler.config import ThrottlerConfig
 
 ROOT = Path(__file__).parents[1]
 HEAD = """# Options
 
-Generated from the code by `python docs/options.py`; do not edit. An option is set by flag, by variable or in a file;
-[operations.md](operations.md#configuration) says which of them wins. `fairlead up --worker-arg=--max-running=8` passes
-a flag on to its workers, and so do `--gateway-arg` and `--scheduler-arg`.
+Generated from the code by `python docs/options.py`; do not edit. {count} options of six services, those that most
+clusters need first. [operations.md](operations.md#configuration) says how to set one: `--max-running 8` is also
+`FAIRLEAD_WORKER_MAX_RUNNING=8` or `max_running: 8` in a file, and `fairlead up --worker-arg=--max-running=8`
+passes it on, as do `--gateway-arg` and `--scheduler-arg`. Options in **bold** have a variable for all services, such as
+`FAIRLEAD_SECRET`.
 
-An option whose default is a dash is not set, or its default depends on the device; the text says what holds then. The
-defaults do for most clusters; the last column names the situation in which an option has to be changed.
+A dash means that an option is not set, or that its default depends on the device; the text says what holds then.
 """
+# All options by how likely one needs them, and what a group is called.
+ORDER: dict[str, str] = {
+    "The six that matter": "secret model http_listen keys scheduler kv_tokens",
+    "Where and with whom a service works": "listen advertise endpoints engine pickers redis name metrics page_listen "
+    "tls insecure http_hosts health_listen internal_tls device log_level",
+    "Limits and fairness": "profiles throttle policy fairness_levels quantum_tokens cost cache_scope objectives "
+    "overload_metrics domains",
+    "Sizes": "max_running token_budget max_prompt_tokens block_tokens dtype admission charge kv_events vllm_args lora "
+    "max_streams drain_seconds",
+    "Seldom": "admin_secret accepted_secret proxy_secret excess_max_tokens response_store_mib",
+}
+FORMER = """## Options of 0.2
+
+Services of 0.3 accept these names with a warning; those of 0.4 will not.
+
+| former option | now |
+|---|---|"""
 SERVICES: dict[str, tuple[ServiceName, type[Any]]] = {
     "gateway": (ServiceName.GATEWAY, GatewayConfig),
     "global_scheduler": (ServiceName.SCHEDULER, SchedulerConfig),
@@ -36,22 +55,45 @@ SERVICES: dict[str, tuple[ServiceName, type[Any]]] = {
 
 def reference() -> str:
     """Return the whole page."""
-    lines = (line for module, (service, config) in SERVICES.items() for line in _service(module, service, config))
-    return "\n".join([HEAD, *lines]).rstrip("\n") + "\n"
+    lines = [HEAD.format(count=len(names())), *_groups(), FORMER, *_former()]
+    return "\n".join(lines) + "\n"
 
 
-def _service(module: str, service: ServiceName, config: type[Any]) -> Iterator[str]:
-    hints = get_type_hints(config)
-    fields = dataclasses.fields(config)
-    yield f"## `python -m {module}`\n"
-    yield f"{len(fields)} options.\n"
-    yield "| option | variable | default | unit or values | what it does | change it when |\n|---|---|---|---|---|---|"
-    for field in fields:
-        name = PREFIX + field.name.upper() if field.name in SHARED else variable(service, field.name)
-        about = field.metadata
-        cells = (f"`{flag(field.name)}`", f"`{name}`", _default(field.default), _values(field, hints[field.name]))
-        yield "| " + " | ".join((*cells, about["help"], about["change_when"])) + " |"
-    yield ""
+def names() -> set[str]:
+    """Return the names of all options."""
+    return {field.name for _, config in SERVICES.values() for field in options(config)}
+
+
+def _groups() -> Iterator[str]:
+    for title, listed in ORDER.items():
+        yield f"## {title}\n"
+        yield "| option | of | default | unit or values | what it does | change it when |\n|---|---|---|---|---|---|"
+        for name in listed.split():
+            yield from _rows(name)
+        yield ""
+
+
+def _rows(name: str) -> Iterator[str]:
+    """Yield a row for each meaning that the option has."""
+    meanings: dict[tuple[str, ...], list[str]] = {}
+    for service, config in SERVICES.values():
+        hints = get_type_hints(config)
+        for field in (field for field in options(config) if field.name == name):
+            about = field.metadata
+            cells = _default(field.default), _values(field, hints[name]), about["help"], about["change_when"]
+            meanings.setdefault(cells, []).append(service.value.lower())
+    shown = f"**`{flag(name)}`**" if name in SHARED else f"`{flag(name)}`"
+    for cells, having in meanings.items():
+        yield "| " + " | ".join((shown, "all" if len(having) == len(SERVICES) else ", ".join(having), *cells)) + " |"
+
+
+def _former() -> Iterator[str]:
+    successors = {name: fold.successor for name, fold in FOLDED.items()}
+    for _, config in SERVICES.values():
+        retired = (field for field in dataclasses.fields(config) if "retired" in field.metadata)
+        successors |= {field.name: field.metadata["retired"] for field in retired}
+    for name, successor in sorted(successors.items()):
+        yield f"| `{flag(name)}` | {successor} |"
 
 
 def _default(value: object) -> str:

@@ -14,7 +14,7 @@ from endpoint_picker.core.endpoint_pool import EndpointPool, EndpointSize
 from endpoint_picker.core.picker_queue import PickerQueue
 from endpoint_picker.core.service_counters import ServiceCounters
 from endpoint_picker.endpoint_source import EndpointSource
-from endpoint_picker.engine_poll import EnginePoll
+from endpoint_picker.engine_poll import METRICS_PATHS, EnginePoll
 from endpoint_picker.held_bodies import HeldBodies
 from endpoint_picker.kubernetes.cluster_api import cluster_api
 from endpoint_picker.kubernetes.inference_pool import InferencePool
@@ -52,9 +52,7 @@ def make_picker(config: PickerConfig, counters: ServiceCounters) -> Picker:
     """Return the picker as configured, without endpoints, which counts its clients' service in `counters`."""
     cost = cost_function(config.cost)
     policy = POLICIES[config.policy](RoutePolicyConfig(config.quantum, cost))
-    size = EndpointSize(
-        running=config.endpoint_requests, kv_tokens=config.endpoint_kv_tokens, block_tokens=config.block_tokens
-    )
+    size = EndpointSize(running=config.max_running, kv_tokens=config.kv_tokens, block_tokens=config.block_tokens)
     held = PickerQueue(config.client_requests, counters)
     pool = EndpointPool(policy, cost, BlockIndex(config.max_index_blocks), size, held)
     return Picker(pool, config.output_rate)
@@ -62,26 +60,26 @@ def make_picker(config: PickerConfig, counters: ServiceCounters) -> Picker:
 
 def endpoint_source(config: PickerConfig) -> EndpointSource:
     """Return where the endpoints come from, as configured; raises ConfigError."""
-    if not config.inference_pool:
+    if config.inference_pool is None:
         return EndpointNames(addresses(config.endpoints, "endpoints"))
-    namespace, _, name = config.inference_pool.partition("/")
-    return InferencePool(cluster_api(config.kubernetes, os.environ), namespace, name)
+    url, namespace, name = config.inference_pool
+    return InferencePool(cluster_api(url, os.environ), namespace, name)
 
 
 def prompt_reader(config: PickerConfig, picker: Picker) -> PromptReader:
     """Return how prompts are read: as engines tokenize them, where their events tell which tokens they cache."""
-    if not config.kv_events_port or not config.tokenize:
+    if not config.kv_events or not config.tokenize:
         return read_text
     return TokenPrompts(lambda: picker.pool.endpoints, config.tokenize).read
 
 
 def cache_observers(config: PickerConfig, picker: Picker) -> list[Observer]:
     """Return what follows the events of KV caches, if anything does."""
-    if not config.kv_events_port:
+    if not config.kv_events:
         return []
     from endpoint_picker.followed_caches import FollowedCaches
 
-    return [FollowedCaches(picker, config.kv_events_port, config.kv_replay_port, config.block_tokens).run]
+    return [FollowedCaches(picker, *config.kv_event_ports, config.block_tokens).run]
 
 
 @asynccontextmanager
@@ -148,7 +146,7 @@ def shared_counters(config: PickerConfig, counters: ServiceCounters) -> "SharedC
     from endpoint_picker.shared_counters import SharedCounters
     from serving.redis_access import open_redis
 
-    redis = open_redis(config.redis, config.redis_password, config.redis_ca)
+    redis = open_redis(config.redis)
     return SharedCounters(redis, config.group, counters)
 
 
@@ -159,7 +157,8 @@ async def serve(config: PickerConfig, source: EndpointSource, stop: asyncio.Even
     metrics = Metrics(PICKER, config.metrics, os.environ)
     leadership = config.leadership
     sharing = shared_counters(config, counters)
-    poll = EnginePoll(picker, config.engine_metrics, config.engine_metrics_seconds) if config.engine_metrics else None
+    paths = METRICS_PATHS if config.engine_metrics is None else tuple(filter(None, [config.engine_metrics]))
+    poll = EnginePoll(picker, paths, config.engine_metrics_seconds) if paths else None
     adapters = AdapterReports(picker) if config.secret else None
     PickerMetrics(metrics.meter, picker, source, leadership, poll, adapters, sharing)
     await metrics.start()

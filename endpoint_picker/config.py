@@ -20,16 +20,18 @@ from serving.config import (
     require,
 )
 from serving.cost import MAX_WEIGHT, WEIGHT_ONE, weight_thousandths
+from serving.retired import constant
 from serving.rpc.mutual_tls import InternalTlsOptions
 from serving.shared_options import shared
 
 # Kubernetes' names of namespaces (RFC 1123 labels) and of other objects.
 NAMESPACE, NAME = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?"
+KV_PORTS = 2  # of events, and of those that are repeated
 POSITIVE = (
     "quantum_tokens",
-    "endpoint_requests",
+    "max_running",
     "client_requests",
-    "endpoint_kv_tokens",
+    "kv_tokens",
     "block_tokens",
     "engine_metrics_seconds",
     "max_index_blocks",
@@ -50,23 +52,12 @@ class PickerConfig(InternalTlsOptions):
     endpoints: str = option(
         "",
         "The engines of the pool, separated by commas, by the addresses that Envoy knows them by. A host's addresses "
-        "are looked up every 2 s: those of a headless Service of Kubernetes are its ready pods.",
-        unit="host:port",
-        change_when="Always, unless `inference_pool` names them. Every pool has its own engines.",
-    )
-    inference_pool: str = option(
-        "",
-        "The engines are the ready pods of this InferencePool, at its target ports, which the Kubernetes API tells at "
-        "once. Give either this or `endpoints`.",
-        unit="namespace/name",
-        change_when="The picker runs on Kubernetes and an InferencePool names the engines.",
-    )
-    kubernetes: str = option(
-        "",
-        "The Kubernetes API is reached at this URL, without TLS and without a token, as `kubectl proxy` offers it. "
-        "Without it the API is that of the cluster in which the picker is a pod, with the pod's service account.",
-        unit="http://host:port",
-        change_when="The picker runs outside of the cluster, to be tried out.",
+        "are looked up every 2 s: those of a headless Service of Kubernetes are its ready pods. With `namespace/name` "
+        "the engines are the ready pods of this InferencePool, at its target ports, which the Kubernetes API tells at "
+        "once: that of the cluster in which the picker is a pod, or the one at `http://host:port/namespace/name`, "
+        "without TLS and without a token, as `kubectl proxy` offers it.",
+        unit="host:port, or an InferencePool",
+        change_when="Always. Every pool has its own engines.",
     )
     policy: str = option(
         DEFAULT_POLICY,
@@ -83,20 +74,15 @@ class PickerConfig(InternalTlsOptions):
         "are idle (less).",
     )
     cost: str = shared("cost")
-    endpoint_requests: int = option(
+    max_running: int = option(
         256,
         "An engine runs this many requests at once: `--max-num-seqs` of vLLM, `--max-running-requests` of SGLang. "
         "It is given no more; the others wait in the picker, where the client with the least service goes first.",
         unit="requests",
         change_when="Always, unless the engines' own number is this one.",
     )
-    client_requests: int = option(
-        1000,
-        "So many requests of a client may wait in the picker. Further ones are answered with 429.",
-        unit="requests",
-        change_when="Clients rightly send larger bursts, or their prompts take too much memory while they wait.",
-    )
-    endpoint_kv_tokens: int = option(
+    client_requests: int = constant(1000)  # of a client may wait in the picker; further ones are answered with 429
+    kv_tokens: int = option(
         400_000,
         "An engine's KV cache holds this many tokens. The picker assumes that an engine caches what it was sent most "
         "recently, up to this size.",
@@ -107,56 +93,31 @@ class PickerConfig(InternalTlsOptions):
         64,
         "Prefixes are compared in blocks of this many tokens.",
         unit="tokens",
-        change_when="`kv_events_port` is given: it is the engines' own size then, `--block-size` of vLLM (16 on GPUs), "
+        change_when="`kv_events` is given: it is the engines' own size then, `--block-size` of vLLM (16 on GPUs), "
         "`--page-size` of SGLang.",
     )
-    kv_events_port: int = option(
-        0,
+    kv_events: str = option(
+        "",
         "Engines publish events of their KV caches at this ZeroMQ port of their hosts, further engines of a host at "
-        "the next ports. Without it an engine is assumed to cache what it was sent most recently.",
-        unit="port",
-        change_when="Engines publish events, at the port in the `endpoint` of vLLM's `--kv-events-config`.",
+        "the next ports, and repeat them at a second port and the next ones: those before the picker began, and those "
+        "that it missed. Without the first an engine is assumed to cache what it was sent most recently; without the "
+        "second no block counts as cached after a gap.",
+        unit="port[,port]",
+        change_when="Engines publish events, at the ports in the `endpoint` and `replay_endpoint` of vLLM's "
+        "`--kv-events-config`.",
     )
-    kv_replay_port: int = option(
-        0,
-        "Engines repeat events at this ZeroMQ port, further engines of a host at the next ports: those before the "
-        "picker began, and those that it missed. Without it no block counts as cached after a gap.",
-        unit="port",
-        change_when="Engines have a replay endpoint, `replay_endpoint` of vLLM's `--kv-events-config`.",
-    )
-    tokenize: str = option(
-        "/tokenize",
-        "With `kv_events_port`, engines are asked at this path which tokens a prompt has. Without it, only prefixes of "
-        "prompts that are token ids are known from events.",
-        unit="path",
-        change_when="Engines tokenize at another path.",
-    )
-    engine_metrics: str = option(
-        "/metrics",
-        "Engines show their Prometheus metrics at this path: the requests that they run, those that wait, and what of "
-        "the KV cache is used. Without it, or without an answer, the picker knows what it placed there.",
-        unit="path",
-        change_when="Engines are TensorRT-LLM's (`/prometheus/metrics`), or have metrics of no known name (empty).",
-    )
-    engine_metrics_seconds: float = option(
-        1.0,
-        "This time passes between two readings of the engines' metrics.",
-        unit="seconds",
-        change_when="The engines have many other callers (less), or there are hundreds of engines (more).",
-    )
-    max_index_blocks: int = option(
-        1_000_000,
-        "The prefix index holds this many blocks of `block_tokens`. Requests do not follow prefixes that it lacks.",
-        unit="blocks",
-        change_when="The engines together cache more: the sum of their KV tokens, divided by `block_tokens`.",
-    )
-    output_rate: float = option(
-        40.0,
-        "Tokens of answers are not seen. A streamed answer is charged this many for each second that it lasts, and at "
-        "most what its request allows.",
-        unit="tokens per second",
-        change_when="Your engines generate faster or slower for one request.",
-    )
+    # With `kv_events`, engines are asked at this path which tokens a prompt has. Without it, only prefixes of prompts
+    # that are token ids are known from events.
+    tokenize: str = constant("/tokenize")
+    # Engines show their Prometheus metrics at this path: the requests that they run, those that wait, and what of the
+    # KV cache is used. Without it they are looked for at those of vLLM, SGLang and TensorRT-LLM.
+    engine_metrics: str | None = constant(None, "the paths of vLLM, SGLang and TensorRT-LLM are tried")
+    engine_metrics_seconds: float = constant(1.0)  # between two readings
+    # Of the prefix index, each of `block_tokens`; requests do not follow prefixes that it lacks.
+    max_index_blocks: int = constant(2_000_000)
+    # Tokens of answers are not seen. A streamed answer is charged this many for each second that it lasts, and at most
+    # what its request allows.
+    output_rate: float = constant(40.0)
     objectives: str = option(
         "",
         "Weights of the objectives that requests name in `x-llm-d-inference-objective`. Others weigh 1.",
@@ -179,11 +140,7 @@ class PickerConfig(InternalTlsOptions):
         unit="URL",
         change_when="A second picker stands by, or a picker that starts anew should know its clients' service.",
     )
-    redis_password: str = shared("redis_password")
-    redis_ca: str = shared("redis_ca")
-    internal_certificate: str = shared("internal_certificate")
-    internal_key: str = shared("internal_key")
-    internal_authority: str = shared("internal_authority")
+    internal_tls: str = shared("internal_tls")
     health_listen: str = shared("health_listen")
     metrics: str = shared("metrics")
     log_level: str = shared("log_level")
@@ -194,28 +151,42 @@ class PickerConfig(InternalTlsOptions):
         check_positive(self, *POSITIVE)
         self._check_endpoints()
         for name in ("engine_metrics", "tokenize"):
-            path: str = getattr(self, name)
+            path: str = getattr(self, name) or ""
             require(path[:1] in ("", "/"), f"{name}: expected a path that begins with '/', got {path!r}")
-        for name in ("kv_events_port", "kv_replay_port"):
-            port: int = getattr(self, name)
-            require(0 <= port <= MAX_PORT, f"{name}: must be at least 0 and at most {MAX_PORT}, got {port}")
         require(
-            not self.kv_events_port or find_spec("zmq") is not None,
-            "kv_events_port: needs pyzmq: pip install 'fairlead-serving[adapter]'",
+            not any(self.kv_event_ports) or find_spec("zmq") is not None,
+            "kv_events: needs pyzmq: pip install 'fairlead-serving[adapter]'",
         )
         if self.secret:
             check_secrets(self.secret, self.accepted_secret)
         _ = self.weights, self.quantum
 
     def _check_endpoints(self) -> None:
-        if not self.inference_pool:
-            require(bool(self.endpoints), "endpoints: needs at least one host:port, or give inference_pool")
+        require(bool(self.endpoints), "endpoints: needs at least one host:port, or the namespace/name of a pool")
+        if self.inference_pool is None:
             addresses(self.endpoints, "endpoints")
             return
-        require(not self.endpoints, "endpoints: must not be given with inference_pool")
-        namespace, _, name = self.inference_pool.partition("/")
+        _, namespace, name = self.inference_pool
         is_named = re.fullmatch(NAMESPACE, namespace) and re.fullmatch(NAME, name)
-        require(bool(is_named), f"inference_pool: expected namespace/name, got {self.inference_pool!r}")
+        require(bool(is_named), f"endpoints: expected host:port,... or namespace/name, got {self.endpoints!r}")
+
+    @property
+    def inference_pool(self) -> tuple[str, str, str] | None:
+        """URL of the Kubernetes API, empty for the cluster's own, namespace and name of the pool, if it is one."""
+        if "/" not in self.endpoints:
+            return None
+        url, _, name = self.endpoints.rpartition("/")
+        api, _, namespace = url.rpartition("/")
+        return api, namespace, name
+
+    @property
+    def kv_event_ports(self) -> tuple[int, int]:
+        """The ports of events and of those that are repeated, 0 for none; raises ConfigError."""
+        parts = [part.strip() or "0" for part in self.kv_events.split(",")]
+        is_right = len(parts) <= KV_PORTS and all(part.isdecimal() and int(part) <= MAX_PORT for part in parts)
+        require(is_right, f"kv_events: expected PORT[,PORT], each at most {MAX_PORT}, got {self.kv_events!r}")
+        events, replay = [*map(int, parts), 0][:KV_PORTS]
+        return events, replay
 
     @property
     def quantum(self) -> int:
@@ -225,12 +196,13 @@ class PickerConfig(InternalTlsOptions):
     @property
     def leadership(self) -> Leadership:
         """Return the leadership among the pickers of this pool, as configured; raises ConfigError."""
-        return configured_leadership(self.redis, self.redis_password, self.redis_ca, self.group)
+        return configured_leadership(self.redis, self.group)
 
     @property
     def group(self) -> str:
         """Return the name that the pickers of this pool have in common."""
-        return f"picker:{self.inference_pool or self.endpoints}"
+        _, namespace, name = self.inference_pool or ("", "", "")
+        return f"picker:{f'{namespace}/{name}' if name else self.endpoints}"
 
     @property
     def weights(self) -> Mapping[str, int]:

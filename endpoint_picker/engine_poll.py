@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from endpoint_picker.core.endpoint_pool import EndpointReport
 from endpoint_picker.picker import Picker
@@ -9,19 +10,20 @@ from serving.engine_metrics import load_of
 from serving.metrics_page import read_metrics
 
 log = logging.getLogger(__name__)
+METRICS_PATHS = ("/metrics", "/prometheus/metrics")  # the second is TensorRT-LLM's
 MOST_AT_ONCE = 32  # calls
 STALE_ROUNDS = 3  # without an answer, after which the last one counts no more
 
 
 class EnginePoll:
-    """Asks the endpoints of `picker` at `path`, with `seconds` between two rounds.
+    """Asks the endpoints of `picker` at the first of `paths` that has metrics, with `seconds` between two rounds.
 
     Of an endpoint that does not answer, the picker knows only what it placed there, as of all before they answer first.
     """
 
-    def __init__(self, picker: Picker, path: str, seconds: float) -> None:
+    def __init__(self, picker: Picker, paths: Sequence[str], seconds: float) -> None:
         self._picker = picker
-        self._path = path
+        self._paths = paths
         self._seconds = seconds
         self._answered: dict[str, int] = {}  # by endpoint: the rounds since its last answer
         self._failing: set[str] = set()
@@ -47,13 +49,22 @@ class EnginePoll:
         async with limit:
             placed = self._placed(endpoint)
             try:
-                report = EndpointReport(*load_of(await read_metrics(endpoint, self._path)))
+                report = await self._read(endpoint)
             except (OSError, ValueError) as error:
                 self._failed(endpoint, error)
                 return
         self._answered[endpoint] = 0
         self._failing.discard(endpoint)
         self._picker.observed(endpoint, report, placed)
+
+    async def _read(self, endpoint: str) -> EndpointReport:
+        *others, last = self._paths
+        for path in others:
+            try:
+                return EndpointReport(*load_of(await read_metrics(endpoint, path)))
+            except ValueError:  # not there, or other metrics
+                continue
+        return EndpointReport(*load_of(await read_metrics(endpoint, last)))
 
     def _placed(self, endpoint: str) -> int:
         pool = self._picker.pool

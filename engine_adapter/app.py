@@ -103,7 +103,7 @@ def _api_factory(config: AdapterConfig) -> Callable[[], EngineApi]:
     require(find_spec("transformers") is not None, missing)
     from engine_adapter.vllm_grpc import CHANNEL_OPTIONS, VllmGrpc
 
-    return lambda: VllmGrpc(open_channel(config.engine_address, options=CHANNEL_OPTIONS), config.tokenizer)
+    return lambda: VllmGrpc(open_channel(config.engine_address, options=CHANNEL_OPTIONS), config.model)
 
 
 def _follower_factory(config: AdapterConfig) -> FollowerFactory | None:
@@ -112,7 +112,8 @@ def _follower_factory(config: AdapterConfig) -> FollowerFactory | None:
     require(find_spec("zmq") is not None, "kv_events: needs pyzmq: pip install 'fairlead-serving[adapter]'")
     from serving.kv_events.follower import KvFollower
 
-    return partial(KvFollower, config.kv_events, config.kv_replay)
+    events, replay = [*config.kv_event_addresses, ""][:2]
+    return partial(KvFollower, events, replay)
 
 
 async def await_engine(api: EngineApi, stop: asyncio.Event) -> OpenEngine | None:

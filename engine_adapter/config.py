@@ -1,12 +1,15 @@
 """The adapter's configuration."""
 
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from fairlead.errors import listed
 from local_worker.worker_options import WorkerOptions
 from serving.config import addresses, check_positive, option, require
+from serving.retired import constant
 
 HTTP, GRPC = SCHEMES = ("http", "grpc")
+KV_ADDRESSES = 2  # of events, and of those that are repeated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,17 +18,12 @@ class AdapterConfig(WorkerOptions):
 
     engine: str = option(
         "127.0.0.1:8000",
-        "`vllm serve` answers HTTP at this address; with `grpc://` before it, `vllm serve --grpc` answers gRPC.",
-        unit="[scheme://]host:port",
-        change_when="The engine listens on another port of the pod, or speaks gRPC.",
+        "`vllm serve` answers HTTP at this address, with `http://:KEY@` before it if it expects a key; with `grpc://`, "
+        "`vllm serve --grpc` answers gRPC.",
+        unit="[scheme://][:key@]host:port",
+        change_when="The engine listens on another port of the pod, requires a key, or speaks gRPC.",
     )
-    engine_api_key: str = option(
-        "",
-        "The engine expects this key, its `--api-key`.",
-        unit="text",
-        change_when="The engine requires a key.",
-    )
-    tokenizer: str = option(
+    model: str = option(
         "",
         "The files of the model's tokenizer are in this folder, or on the hub by this id. Without it an engine that "
         "speaks gRPC is asked for them, which it can answer if it was started with the path of a folder.",
@@ -34,17 +32,12 @@ class AdapterConfig(WorkerOptions):
     )
     kv_events: str = option(
         "",
-        "The engine publishes events of its KV cache at this ZeroMQ address, `endpoint` in its `--kv-events-config`. "
-        "Without it no prefix counts as cached: neither for the order of requests nor for their cost.",
-        unit="tcp://host:port",
+        "The engine publishes events of its KV cache at this ZeroMQ address, `endpoint` in its `--kv-events-config`, "
+        "and repeats them at a second one, its `replay_endpoint`: those before the adapter began, and those that it "
+        "missed. Without the first no prefix counts as cached, neither for the order of requests nor for their cost; "
+        "without the second none after a gap.",
+        unit="tcp://host:port[,tcp://host:port]",
         change_when="Always where the engine publishes events.",
-    )
-    kv_replay: str = option(
-        "",
-        "The engine repeats events at this ZeroMQ address, its `replay_endpoint`: those before the adapter began, and "
-        "those that it missed. Without it all blocks count as not cached after a gap.",
-        unit="tcp://host:port",
-        change_when="Always where the engine has a replay endpoint.",
     )
     pickers: str = option(
         "",
@@ -54,13 +47,9 @@ class AdapterConfig(WorkerOptions):
         change_when="Envoy sends requests to the same engine. `scheduler` may be empty then, where no gateway of "
         "Fairlead sends any.",
     )
-    revision: str = option(
-        "",
-        "Workers with the same files of the same model have this in common. Without it, it is the path or id of the "
-        "model at the engine.",
-        unit="text",
-        change_when="Engines have the same files at different paths, or other files at the same path.",
-    )
+    # Workers with the same files of the same model have this in common. Without it, it is the path or id of the model
+    # at the engine.
+    revision: str = constant("", "it is the model's path or id at the engine")
     max_running: int = option(
         128,
         "At most this many requests are at the engine; at most its `--max-num-seqs`. Others wait here, in the order "
@@ -83,19 +72,18 @@ class AdapterConfig(WorkerOptions):
             len(addresses(self.engine_address, "engine")) == 1, f"engine: expected one host:port, got {self.engine!r}"
         )
         if self.scheme == HTTP:
-            require(self.tokenizer == "", "tokenizer: is only for an engine that speaks gRPC; this one has its own")
+            require(self.model == "", "model: is only for an engine that speaks gRPC; this one has its own")
         else:
-            require(self.engine_api_key == "", "engine_api_key: is not sent over gRPC, which has no keys")
+            require(self.engine_api_key == "", "engine: a key is not sent over gRPC, which has none")
             require(self.kv_events == "", "kv_events: must not be given, since gRPC brings the engine's events")
         _ = self.picker_names
         check_positive(self, "max_running", "token_budget")
-        for name in ("kv_events", "kv_replay"):
-            text: str = getattr(self, name)
-            require(text == "" or "://" in text, f"{name}: expected tcp://host:port, got {text!r}")
+        events, *others = self.kv_event_addresses
         require(
-            self.kv_events != "" or self.kv_replay == "",
-            f"kv_replay: must not be given without kv_events, got {self.kv_replay!r}",
+            len(others) < KV_ADDRESSES and all("://" in address for address in (events, *others) if address),
+            f"kv_events: expected tcp://host:port[,tcp://host:port], got {self.kv_events!r}",
         )
+        require(events != "" or not others, f"kv_events: the first address must not be empty, got {self.kv_events!r}")
         require("@" not in self.revision, f"revision: must not contain '@', got {self.revision!r}")
 
     @property
@@ -107,7 +95,18 @@ class AdapterConfig(WorkerOptions):
     @property
     def engine_address(self) -> str:
         """The address at which the engine answers, as host:port."""
-        return self.engine.rpartition("://")[2]
+        return self.engine.rpartition("://")[2].rpartition("@")[2]
+
+    @property
+    def engine_api_key(self) -> str:
+        """The key that the engine expects; empty for none."""
+        user, mark, _ = self.engine.rpartition("://")[2].rpartition("@")
+        return unquote(user.removeprefix(":")) if mark else ""
+
+    @property
+    def kv_event_addresses(self) -> list[str]:
+        """The addresses of events, empty for none, and of those that are repeated, if it is known."""
+        return [address.strip() for address in self.kv_events.split(",")]
 
     @property
     def picker_names(self) -> list[str]:

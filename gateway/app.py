@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fairlead.errors import Unavailable
@@ -29,8 +29,8 @@ from gateway.service import InferenceService, add_inference_to_server
 from gateway.tenants import CACHE_SCOPES, Tenants
 from gateway.tokenization import Tokenization
 from gateway.upstream.cluster import Cluster
-from serving.config import addresses, load
-from serving.environment import ServiceName
+from serving.config import addresses, load, require
+from serving.environment import BUTTONS, ServiceName
 from serving.logs import configure_logging
 from serving.process import Serving, run
 from serving.reload import follow
@@ -43,6 +43,7 @@ from serving.telemetry.traces import TailSampler, Traces, otlp_processor
 from throttler.assembly import load_profiles, make_throttler, shared_redis
 from throttler.core.profiles import Profiles
 from throttler.metrics import SharingMetrics
+from throttler.options import ThrottleChoice
 from throttler.store import SHARING
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Gateway:
     def __init__(self, config: GatewayConfig, profiles: Profiles, tenants: Tenants) -> None:
         self._config = config
         self._certificate = config.certificate
-        keep = TailSampler(config.trace_ratio, config.slow_seconds)
+        keep = TailSampler(_trace_ratio(config, os.environ), config.slow_seconds)
         self._traces = Traces(otlp_processor(os.environ), keep)
         self._metrics = Metrics(GATEWAY, config.metrics, os.environ)
         self._changed = asyncio.Event()
@@ -75,7 +76,7 @@ class Gateway:
         ThrottlingMetrics(self._metrics.meter, self._call_log.accounting)
         SharingMetrics(self._metrics.meter, self._store)
         PlacementMetrics(self._metrics.meter, self._cluster.placements)
-        open_calls = OpenCallLimiter(per_client=config.max_streams_per_client, total=config.max_streams)
+        open_calls = OpenCallLimiter(per_client=config.open_calls_per_client, total=config.max_streams)
         self._responses = ResponseStore(config.response_store_mib * MIB, config.response_store_seconds)
         self._states = StateMetrics(
             self._metrics.meter,
@@ -143,12 +144,12 @@ class Gateway:
                 "page_port": self._page and self._page.port,
                 "metrics_port": self._metrics.port,
                 "health_port": self._server.health_port,
-                "tls": bool(self._config.tls_certificate),
+                "tls": bool(self._config.tls),
             },
         )
         if self._config.is_loopback and not self._config.keys:
             log.info("no API keys: every process on this machine may use the models, and no other machine")
-        if not (self._config.is_loopback or self._config.tls_certificate):
+        if not (self._config.is_loopback or self._config.tls):
             problem = "API keys cross it in clear" if self._config.keys else "anyone may use the models"
             log.warning("the listener is public and has no TLS: %s", problem, extra={"listen": self._config.listen})
         files = [file for file in (self._config.keys, self._config.profiles) if file]
@@ -219,25 +220,22 @@ class Gateway:
         config = self._config
         if self._page is None or config.keys:
             return ""
-        scheme = "https" if config.tls_certificate else "http"
+        scheme = "https" if config.tls else "http"
         return f"{scheme}://{config.page_listen.rpartition(':')[0]}:{self._page.port}"
 
     def _browsers(self, *, needs_key: bool) -> BrowserPolicy:
         config = self._config
-        names = [name for name in config.http_hosts.split(",") if name]
         listeners = [address for address in (config.http_listen, config.page_listen) if address]
-        hosts = HostNames(names, is_public=not all(map(is_loopback, listeners)))
-        origins = [origin for origin in config.http_origins.split(",") if origin]
-        return BrowserPolicy(None if needs_key or config.tls_certificate else hosts, origins, needs_key=needs_key)
+        hosts = HostNames(config.hosts, is_public=not all(map(is_loopback, listeners)))
+        return BrowserPolicy(None if needs_key or config.tls else hosts, config.origins, needs_key=needs_key)
 
     def _make_page(self, api: HttpApplication) -> Page:
         config = self._config
         secret = config.admin_secret or config.secret
         schedulers = AdminChannels(addresses(config.scheduler, "scheduler"), secret, config.mutual_tls)
         accounting = self._call_log.accounting
-        view = ClusterView(
-            schedulers, self._cluster.members, self._throttler, config.throttle, accounting, self._traces
-        )
+        throttle = ThrottleChoice.parse(config.throttle).name
+        view = ClusterView(schedulers, self._cluster.members, self._throttler, throttle, accounting, self._traces)
         return Page(
             config.page_listen,
             view,
@@ -249,7 +247,7 @@ class Gateway:
             certificate=self._certificate,
             request_seconds=config.request_seconds,
             reader_seconds=config.reader_seconds,
-            controls=config.page_controls,
+            controls=os.environ.get(BUTTONS, ""),
         )
 
     async def _report_readiness(self) -> None:
@@ -291,6 +289,19 @@ def shared_interactions(redis: "Redis | None") -> "SharedInteractions | None":
     from gateway.shared_interactions import SharedInteractions
 
     return SharedInteractions(redis)
+
+
+def _trace_ratio(config: GatewayConfig, environ: Mapping[str, str]) -> float:
+    """Return the part of ordinary traces to export; raise ConfigError if OpenTelemetry's variable is no such number."""
+    if config.trace_ratio is not None:
+        return config.trace_ratio
+    text = environ.get("OTEL_TRACES_SAMPLER_ARG", "1")
+    try:
+        ratio = float(text)
+    except ValueError:
+        ratio = -1.0
+    require(0 <= ratio <= 1, f"OTEL_TRACES_SAMPLER_ARG: must be between 0 and 1, got {text!r}")
+    return ratio
 
 
 def prepare(argv: Sequence[str]) -> Serving:

@@ -5,13 +5,15 @@ from dataclasses import dataclass
 
 from gateway.tenants import CACHE_SCOPES
 from serving.config import addresses, check_listeners, check_positive, check_secrets, cost_function, option, require
+from serving.retired import constant
 from serving.rpc.address import is_loopback
 from serving.rpc.mutual_tls import InternalTlsOptions
 from serving.rpc.tls import Certificate
 from serving.shared_options import shared
-from throttler.options import throttle_option
+from throttler.options import ThrottleChoice, throttle_option
 
 CUT = "cut"
+TLS_FILES = 2  # the certificate chain and its key
 ORIGIN = re.compile(r"https?://[^/\s]+")
 
 
@@ -38,12 +40,6 @@ class GatewayConfig(InternalTlsOptions):
         unit="host:port",
         change_when="Operators want to see in a browser what the cluster does.",
     )
-    page_controls: str = option(
-        "",
-        "The page shows the buttons of the demo that listens on this Unix socket. Without it there are no buttons.",
-        unit="path",
-        change_when="Never by hand: `fairlead demo --watch` sets it.",
-    )
     scheduler: str = shared("scheduler")
     secret: str = shared("secret")
     accepted_secret: str = shared("accepted_secret")
@@ -55,35 +51,24 @@ class GatewayConfig(InternalTlsOptions):
     )
     profiles: str = throttle_option("profiles")
     redis: str = throttle_option("redis")
-    redis_password: str = shared("redis_password")
-    redis_ca: str = shared("redis_ca")
     gateways: int = throttle_option("gateways")
     http_hosts: str = option(
         "",
         "While the HTTP port needs no key and has no TLS, it is served under these host names besides those of this "
-        "machine, as is the page without TLS. A web page could otherwise have its own name lead to the gateway.",
-        unit="names, separated by commas",
-        change_when="Callers reach a gateway without keys, or the page, by a name of the network.",
+        "machine, as is the page without TLS: a web page could otherwise have its own name lead to the gateway. Web "
+        "pages of the origins among them (`https://chat.example`) may call the HTTP port from a browser (CORS).",
+        unit="names and scheme://host:port, separated by commas",
+        change_when="Callers reach a gateway without keys, or the page, by a name of the network, or a web application "
+        "calls the gateway from its users' browsers.",
     )
-    http_origins: str = option(
+    tls: str = option(
         "",
-        "Web pages of these origins may call the HTTP port from a browser (CORS).",
-        unit="scheme://host:port, separated by commas",
-        change_when="A web application calls the gateway from its users' browsers.",
-    )
-    tls_certificate: str = option(
-        "",
-        "This PEM file holds the certificate chain that the gateway presents to callers. Without it the gateway does "
-        "not use TLS.",
-        unit="path",
+        "Two PEM files: the certificate chain that the gateway presents to callers, and its key. Without them the "
+        "gateway does not use TLS.",
+        unit="paths, separated by commas",
         change_when="Callers reach the gateway over a network.",
     )
-    tls_key: str = option(
-        "", "This PEM file holds the key of `tls_certificate`.", unit="path", change_when="`tls_certificate` is set."
-    )
-    internal_certificate: str = shared("internal_certificate")
-    internal_key: str = shared("internal_key")
-    internal_authority: str = shared("internal_authority")
+    internal_tls: str = shared("internal_tls")
     health_listen: str = shared("health_listen")
     insecure: bool = option(
         False,
@@ -99,21 +84,17 @@ class GatewayConfig(InternalTlsOptions):
         "or all tenants trust each other (`deployment`).",
     )
     throttle: str = throttle_option("throttle")
-    user_per_minute: int = throttle_option("user_per_minute")
-    app_per_minute: int = throttle_option("app_per_minute")
     cost: str = shared("cost")
-    max_streams_per_client: int = option(
-        256,
-        "One client may have this number of calls open. Above it only calls of interactions in progress are admitted.",
-        unit="calls",
-        change_when="One client serves many people, for example a backend that does not name its users.",
-    )
+    # Calls that one client may have open; above it only calls of interactions in progress are admitted. Without a
+    # number it is a sixteenth of `max_streams`.
+    max_streams_per_client: int | None = constant(None, "it is a sixteenth of max_streams")
     max_streams: int = option(
         4096,
-        "All clients together may have this number of calls open, the users of one tenant at most four fifths of it.",
+        "All clients together may have this number of calls open, the users of one tenant at most four fifths of it, "
+        "and one client a sixteenth; above that a client's interactions in progress continue.",
         unit="calls",
-        change_when="The gateway runs out of memory (decrease it), or refuses calls although it has memory (increase "
-        "it).",
+        change_when="The gateway runs out of memory (decrease it), or refuses calls although it has memory, or one "
+        "client serves many people (increase it).",
     )
     excess_max_tokens: str = option(
         CUT,
@@ -122,57 +103,29 @@ class GatewayConfig(InternalTlsOptions):
         choices=(CUT, "refuse"),
         change_when="Callers must be told that an output cannot be as long as they ask for.",
     )
-    waiting_prompts_mib: int = option(
-        64,
-        "Prompts that are read and not tokenized yet have at most this size together, those of one client as much as "
-        "is free, and those of one tenant four times as much. Until a prompt is tokenized, a gateway needs about five "
-        "times its size.",
-        unit="MiB",
-        change_when="Callers send many long prompts at one time and gateways have memory (increase it).",
-    )
-    held_outputs_mib: int = option(
-        64,
-        "Outputs that are not streamed and not complete yet, and those that callers are slow to read, may take this "
-        "much memory together. Above it the calls of the clients that hold most end.",
-        unit="MiB",
-        change_when="Callers ask for many log-probabilities at one time and gateways have memory (increase it).",
-    )
-    request_seconds: float = option(
-        30.0,
-        "The message of a call must arrive within this time.",
-        unit="seconds",
-        change_when="Callers send long prompts over slow links.",
-    )
-    reader_seconds: float = option(
-        60.0,
-        "A call is aborted when its output is complete but the caller has read none of it for this time. An HTTP "
-        "connection is closed when its caller has read nothing for this time of what waits to be sent.",
-        unit="seconds",
-        change_when="Callers that pause between reads lose calls (increase it), or callers that never read keep too "
-        "many calls open (decrease it).",
-    )
-    connection_seconds: float = option(
-        0.0,
-        "A gRPC connection from a caller is replaced after about this time; calls in progress continue on it until "
-        "they end. With 0 it is kept for as long as the caller keeps it.",
-        unit="seconds",
-        change_when="Gateways are added behind a load balancer that distributes connections, such as a Service of "
-        "Kubernetes. Without it callers stay at the gateways to which they are connected.",
-    )
+    # Prompts that are read and not tokenized yet have at most this size together, in MiB, those of one client as much
+    # as is free, and those of one tenant four times as much. A gateway needs five times that.
+    waiting_prompts_mib: int = constant(64)
+    # Outputs that are not streamed and not complete yet, and those that callers are slow to read, may take this memory
+    # together, in MiB. Above it the calls of the clients that hold most end.
+    held_outputs_mib: int = constant(64)
+    # The message of a call must arrive within this time, in seconds.
+    request_seconds: float = constant(30.0)
+    # A call is aborted when its output is complete but the caller has read none of it for this time, in seconds. An
+    # HTTP connection is closed when its caller has read nothing for this time of what waits to be sent.
+    reader_seconds: float = constant(60.0)
+    # A gRPC connection from a caller is replaced after about this time, in seconds, so that callers reach gateways that
+    # were added behind a load balancer of connections; calls in progress continue on it until they end.
+    connection_seconds: float = constant(300.0)
     response_store_mib: int = option(
         64,
-        "Responses of OpenAI's API are stored in at most this memory, so that callers may continue them. With 0 "
-        "nothing is stored.",
+        "Responses of OpenAI's API are stored for an hour in at most this memory, so that callers may continue them. "
+        "With 0 nothing is stored.",
         unit="MiB",
         change_when="Callers find that responses are forgotten too early (increase it), or what callers send must not "
         "outlive a call (0).",
     )
-    response_store_seconds: float = option(
-        3600.0,
-        "A stored response is forgotten after this time.",
-        unit="seconds",
-        change_when="Callers continue their conversations later, or what they send must be forgotten earlier.",
-    )
+    response_store_seconds: float = constant(3600.0)  # until a stored response is forgotten
     drain_seconds: float = option(
         20.0,
         "Open calls have this time to finish after SIGTERM.",
@@ -182,19 +135,10 @@ class GatewayConfig(InternalTlsOptions):
     )
     admin_secret: str = shared("admin_secret")
     metrics: str = shared("metrics")
-    trace_ratio: float = option(
-        1.0,
-        "This part of the traces without failed and slow calls is exported. Traces with a failed or slow call are "
-        "always exported.",
-        unit="0 to 1",
-        change_when="Your trace store is too small for every call.",
-    )
-    slow_seconds: float = option(
-        30.0,
-        "A call that takes this time or longer is slow, and its trace is exported for any value of `trace_ratio`.",
-        unit="seconds",
-        change_when="`trace_ratio` is below 1 and ordinary calls take longer.",
-    )
+    # The part of the traces without failed and slow calls that is exported; other traces always are. Without a number
+    # OpenTelemetry's variable OTEL_TRACES_SAMPLER_ARG says it.
+    trace_ratio: float | None = constant(None, "write OTEL_TRACES_SAMPLER_ARG")
+    slow_seconds: float = constant(30.0)  # a call that takes this time or longer is slow
     log_level: str = shared("log_level")
 
     def __post_init__(self) -> None:
@@ -202,29 +146,26 @@ class GatewayConfig(InternalTlsOptions):
         addresses(self.scheduler, "scheduler")
         check_listeners(self)
         cost_function(self.cost)
-        positive = (
-            "user_per_minute",
-            "app_per_minute",
-            "max_streams_per_client",
-            "max_streams",
-            "waiting_prompts_mib",
-            "held_outputs_mib",
-            "drain_seconds",
-            "gateways",
-        )
-        check_positive(self, *positive, "request_seconds", "reader_seconds", "response_store_seconds", "slow_seconds")
+        ThrottleChoice.parse(self.throttle)
+        check_positive(self, "max_streams_per_client", "max_streams", "waiting_prompts_mib", "held_outputs_mib")
+        check_positive(self, "drain_seconds", "gateways", "request_seconds", "reader_seconds")
+        check_positive(self, "response_store_seconds", "slow_seconds")
         for name in ("connection_seconds", "response_store_mib"):
             require(getattr(self, name) >= 0, f"{name}: must not be below 0, got {getattr(self, name)}")
         require(
-            (self.tls_certificate == "") == (self.tls_key == ""), "tls_certificate, tls_key: give both of them, or none"
+            self.tls == "" or len(self._tls_files) == TLS_FILES,
+            f"tls: expected CERTIFICATE,KEY, got {self.tls!r}",
         )
-        for origin in filter(None, self.http_origins.split(",")):
-            require(ORIGIN.fullmatch(origin) is not None, f"http_origins: must be scheme://host:port, got {origin!r}")
-        require(0 <= self.trace_ratio <= 1, f"trace_ratio: must be between 0 and 1, got {self.trace_ratio}")
+        for origin in self.origins:
+            require(ORIGIN.fullmatch(origin) is not None, f"http_hosts: must be scheme://host:port, got {origin!r}")
         require(
-            not self.page_listen or self.insecure or self.tls_certificate != "" or is_loopback(self.page_listen),
+            self.trace_ratio is None or 0 <= self.trace_ratio <= 1,
+            f"trace_ratio: must be between 0 and 1, got {self.trace_ratio}",
+        )
+        require(
+            not self.page_listen or self.insecure or self.tls != "" or is_loopback(self.page_listen),
             f"page_listen: {self.page_listen} is reachable from other machines and there is no TLS: the admin secret "
-            "would cross the network in clear; give --tls-certificate, or accept it with --insecure",
+            "would cross the network in clear; give --tls, or accept it with --insecure",
         )
         require(
             self.insecure or self.keys != "" or self.is_loopback,
@@ -235,7 +176,30 @@ class GatewayConfig(InternalTlsOptions):
     @property
     def certificate(self) -> Certificate | None:
         """The certificate of the public listeners, None without TLS; raises ConfigError."""
-        return Certificate(self.tls_certificate, self.tls_key) if self.tls_certificate else None
+        return Certificate(*self._tls_files) if self.tls else None
+
+    @property
+    def _tls_files(self) -> list[str]:
+        return [path for path in map(str.strip, self.tls.split(",")) if path]
+
+    @property
+    def open_calls_per_client(self) -> int:
+        """The number of calls that one client may have open."""
+        return self.max_streams_per_client or max(self.max_streams // 16, 1)
+
+    @property
+    def hosts(self) -> list[str]:
+        """The names in `http_hosts` that are no origins."""
+        return [name for name in self._http_names if "://" not in name]
+
+    @property
+    def origins(self) -> list[str]:
+        """The origins in `http_hosts`."""
+        return [name for name in self._http_names if "://" in name]
+
+    @property
+    def _http_names(self) -> list[str]:
+        return [name for name in map(str.strip, self.http_hosts.split(",")) if name]
 
     @property
     def is_loopback(self) -> bool:

@@ -20,7 +20,7 @@ def configured_quantum(policy: str, given: int | None) -> int:
     return QUANTUM_TOKENS if given is None else given
 
 
-def configured_leadership(redis: str, password: str, authority: str, name: str) -> Leadership:
+def configured_leadership(redis: str, name: str) -> Leadership:
     """Return leadership of the group `name` by a lease in the Redis at the URL `redis`; sole leadership without one.
 
     Raises ConfigError.
@@ -31,5 +31,5 @@ def configured_leadership(redis: str, password: str, authority: str, name: str) 
     from global_scheduler.leader_lease import LeaderLease
     from serving.redis_access import open_redis
 
-    opened = open_redis(redis, password, authority)
+    opened = open_redis(redis)
     return LeaderLease(opened, name, holder=f"{socket.gethostname()}-{uuid.uuid4().hex}", seconds=LEASE_SECONDS)

@@ -7,6 +7,7 @@ from global_scheduler.core.fleet import STEP_TIMEOUT
 from global_scheduler.core.policies import DEFAULT_POLICY, POLICIES
 from global_scheduler.leadership import Leadership
 from serving.config import check_listeners, check_positive, check_secrets, cost_function, option
+from serving.retired import constant
 from serving.rpc.mutual_tls import InternalTlsOptions
 from serving.shared_options import shared
 
@@ -39,31 +40,18 @@ class SchedulerConfig(InternalTlsOptions):
         "are idle (less). `fairlead tune` recommends a number.",
     )
     cost: str = shared("cost")
-    step_timeout: float = option(
-        STEP_TIMEOUT,
-        "A worker that has requests but makes no step for this time gets no more of them until its next step, and "
-        "gateways place those that it has again.",
-        unit="seconds",
-        change_when="A worker's longest step comes near it, because of a large `token_budget` on a CPU, or of kernels "
-        "that are compiled when they are first needed.",
-    )
+    # A worker that has requests but makes no step for this time gets no more of them until its next step, and gateways
+    # place those that it has again.
+    step_timeout: float = constant(STEP_TIMEOUT)  # seconds
     redis: str = option(
         "",
         "The Redis at this URL decides which of several schedulers leads. Without it this scheduler leads.",
         unit="URL",
         change_when="A second scheduler stands by.",
     )
-    redis_password: str = shared("redis_password")
-    redis_ca: str = shared("redis_ca")
-    max_index_blocks: int = option(
-        1_000_000,
-        "The prefix index holds this many blocks, of 8 to 140 bytes. Requests do not follow prefixes that it lacks.",
-        unit="blocks",
-        change_when="The workers together cache more blocks: the sum of their `kv_tokens`, divided by `block_tokens`.",
-    )
-    internal_certificate: str = shared("internal_certificate")
-    internal_key: str = shared("internal_key")
-    internal_authority: str = shared("internal_authority")
+    # Of the prefix index, of 8 to 140 bytes each; requests do not follow prefixes that it lacks.
+    max_index_blocks: int = constant(2_000_000)
+    internal_tls: str = shared("internal_tls")
     health_listen: str = shared("health_listen")
     admin_secret: str = shared("admin_secret")
     metrics: str = shared("metrics")
@@ -84,4 +72,4 @@ class SchedulerConfig(InternalTlsOptions):
     @property
     def leadership(self) -> Leadership:
         """Return the configured leadership: a lease in Redis, or sole leadership; raises ConfigError."""
-        return configured_leadership(self.redis, self.redis_password, self.redis_ca, "scheduler")
+        return configured_leadership(self.redis, "scheduler")

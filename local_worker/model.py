@@ -48,7 +48,7 @@ class ServedModel:
 
 def load_model(config: WorkerConfig) -> ServedModel:
     """Load the engine that `config.engine` names; raise ConfigError if it cannot serve the model or memory is short."""
-    model = {"fake": _fake, "transformers": _transformers, "vllm": _vllm}[config.engine](config)
+    model = {"fake": _fake, "transformers": _transformers, "vllm": _vllm}[config.choice.name](config)
     require(
         model.kv_tokens >= model.block_tokens,
         f"kv_tokens: must be at least one block (block_tokens, {model.block_tokens}), got {model.kv_tokens}",
@@ -59,10 +59,10 @@ def load_model(config: WorkerConfig) -> ServedModel:
 def _fake(config: WorkerConfig) -> ServedModel:
     from local_worker.engine.fake import FakeEngine
 
-    tokenizer, block_tokens = ByteTokenizer(config.fake_token_bytes), config.block_tokens or BLOCK_TOKENS
+    tokenizer, block_tokens = ByteTokenizer(config.choice.token_bytes), config.block_tokens or BLOCK_TOKENS
     sandbox = Sandbox(tokenizer.vocabulary)
-    engine = FakeEngine(tokenizer.vocab_size, config.fake_step_seconds, block_tokens, sandbox=sandbox)
-    kv_tokens = config.kv_tokens or FAKE_KV_TOKENS
+    engine = FakeEngine(tokenizer.vocab_size, config.choice.step_seconds, block_tokens, sandbox=sandbox)
+    kv_tokens = config.cache.tokens or FAKE_KV_TOKENS
     return ServedModel(
         engine,
         "fake",
@@ -80,9 +80,14 @@ def _fake(config: WorkerConfig) -> ServedModel:
 def _path(config: WorkerConfig) -> Path | str:
     # A wrong name is reported before the slow imports. These are local, so that the fake engine needs none.
     try:
-        return resolve(config.model)
+        return resolve(config.model_place)
     except OSError as error:
         raise ConfigError(f"model: {config.model}: {error}") from error
+
+
+def _own_threads() -> int | None:
+    """Return one thread for each core, unless OMP_NUM_THREADS says how many torch takes."""
+    return None if "OMP_NUM_THREADS" in os.environ else os.cpu_count()
 
 
 def _transformers(config: WorkerConfig) -> ServedModel:
@@ -99,7 +104,8 @@ def _transformers(config: WorkerConfig) -> ServedModel:
     from local_worker.engine.runner import EngineOptions, TransformersEngine
 
     log_once()
-    torch.set_num_threads(config.threads or os.cpu_count() or 1)
+    if threads := config.threads or _own_threads():
+        torch.set_num_threads(threads)
     device = config.device if config.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
     dtype = config.dtype if config.dtype != "auto" else "float32" if device == "cpu" else "bfloat16"
     try:
@@ -108,9 +114,9 @@ def _transformers(config: WorkerConfig) -> ServedModel:
             tokenizer = HuggingFaceTokenizer.load(path)
         options = EngineOptions(
             block_tokens=config.block_tokens or BLOCK_TOKENS,
-            kv_tokens=config.kv_tokens,
-            memory_fraction=config.memory_fraction,
-            batch_invariant=config.batch_invariant,
+            kv_tokens=config.cache.tokens,
+            memory_fraction=config.cache.memory_fraction,
+            batch_invariant=config.choice.batch_invariant,
             most_kv_tokens=SIZES[device].most_kv_tokens,
             max_running=max_running(config, device),
             eos_token_ids=tokenizer.eos_token_ids,
@@ -139,7 +145,7 @@ def _vllm(config: WorkerConfig) -> ServedModel:
     require(find_spec("vllm") is not None, "engine: vllm is not installed; docs/operations.md says how to install it")
     adapters = tuple(find_adapter(name, place) for name, place in config.lora_adapters.items())
     log_step("importing the engine")
-    prepare(config.threads, config.vllm_runner)
+    prepare(config.threads, config.choice.runner)
     from local_worker.engine.attention import UnsupportedModel
     from local_worker.engine.load_errors import reading
     from local_worker.engine.vllm.arguments import VllmOptions
@@ -158,12 +164,12 @@ def _vllm(config: WorkerConfig) -> ServedModel:
             max_running=max_running(config, device),
             token_budget=token_budget(config, device),
             block_tokens=config.block_tokens,
-            kv_tokens=config.kv_tokens or SIZES[device].most_kv_tokens,
-            memory_fraction=config.memory_fraction,
+            kv_tokens=config.cache.tokens or SIZES[device].most_kv_tokens,
+            memory_fraction=config.cache.memory_fraction,
             dtype=config.dtype,
             eos_token_ids=tokenizer.eos_token_ids,
             adapters=adapters,
-            runner=config.vllm_runner,
+            runner=config.choice.runner,
         )
         log_step("starting vLLM's executor")
         if arguments.get("node_rank"):

@@ -15,6 +15,7 @@ from serving.config import (
     option,
     require,
 )
+from serving.retired import constant
 from serving.rpc.mutual_tls import InternalTlsOptions
 from serving.shared_options import shared
 
@@ -52,13 +53,9 @@ class WorkerOptions(InternalTlsOptions):
         unit="tokens",
         change_when="Long prompts are not wanted, or the bound of fairness should be smaller.",
     )
-    max_waiting: int = option(
-        4096,
-        "The queue holds this many requests. When it is full, the tenant with most loses the newest request of its "
-        "user with most.",
-        unit="requests",
-        change_when="Callers should be refused rather than wait long (less).",
-    )
+    # The queue holds this many requests. When it is full, the tenant with most loses the newest request of its user
+    # with most.
+    max_waiting: int = constant(4096)
     policy: str = option(
         "dlpm",
         "This policy orders the queue. `dlpm`, `drr` and `vtc` have a bound of fairness, the others have none; only "
@@ -93,9 +90,7 @@ class WorkerOptions(InternalTlsOptions):
         "some locality (`reserved`).",
     )
     cost: str = shared("cost")
-    internal_certificate: str = shared("internal_certificate")
-    internal_key: str = shared("internal_key")
-    internal_authority: str = shared("internal_authority")
+    internal_tls: str = shared("internal_tls")
     health_listen: str = shared("health_listen")
     drain_seconds: float = option(
         20.0,

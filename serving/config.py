@@ -7,8 +7,9 @@ raising ConfigError.
 """
 
 import dataclasses
+import logging
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -18,7 +19,9 @@ from serving import yaml_nodes
 from serving.cost import NamedCost, parse_cost
 from serving.environment import ServiceName, variables
 from serving.flags import flag, parse_flags
+from serving.retired import Folded, folded, options, warning
 
+log = logging.getLogger(__name__)
 C = TypeVar("C")
 MOST = 2**31 - 1  # largest number in any configuration: protobuf fields, arrays and Redis can all hold it
 MAX_PORT = 65_535
@@ -52,17 +55,44 @@ def load(cls: type[C], service: ServiceName, argv: Sequence[str], environ: Mappi
     """
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     kinds = {name: _kind(hint) for name, hint in get_type_hints(cls).items()}
+    former = folded(service, fields)
+    switches = [name for name, fold in former.items() if fold.is_switch]
+    switches += [name for name in fields if kinds[name] is bool]
+    retired = [*former, *(name for name, field in fields.items() if "retired" in field.metadata)]
     try:
-        flags = parse_flags(list(fields.values()), kinds, argv, service, prog)
-        named = variables(service, [*fields, "config"], environ)
+        flags = parse_flags(options(cls), retired, switches, argv, service, prog)
+        named = variables(service, [*fields, *former, "config"], environ)
     except ValueError as error:
         raise ConfigError(str(error)) from error
     configured = environ.get(named.pop("config", ""))
     path = flags.pop("config", configured)
-    given = _read(Path(path), fields) if path else []
+    given = _read(Path(path), [*fields, *former]) if path else []
     given += [(name, environ[variable], variable) for name, variable in named.items()]
     given += [(name, value, flag(name)) for name, value in flags.items()]
-    return cls(**{name: _checked(value, kinds[name], fields[name], where) for name, value, where in given})
+    values = {name: (value, where) for name, value, where in given}
+    _fold(values, former, fields)
+    for name, (_, where) in values.items():
+        if "retired" in fields[name].metadata:
+            log.warning(warning(where, fields[name].metadata["retired"]))
+    return cls(**{name: _checked(value, kinds[name], fields[name], where) for name, (value, where) in values.items()})
+
+
+def _fold(
+    values: dict[str, tuple[Any, str]], former: Mapping[str, Folded], fields: Mapping[str, dataclasses.Field[Any]]
+) -> None:
+    """Put the values of former options into those of the options that they were folded into; log a warning for each."""
+    for name, fold in former.items():
+        value, where = values.pop(name, ("", ""))
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        if not text:  # as of a variable that comes from a secret without this key
+            continue
+        log.warning(warning(where, fold.successor))
+        default = fields[fold.into].default
+        whole, _ = values.get(fold.into, ("" if default is None else default, ""))
+        try:
+            values[fold.into] = fold.join(str(whole), text), where
+        except ValueError as error:
+            raise ConfigError(f"{where}: {error}") from error
 
 
 def require(condition: bool, message: str) -> None:
@@ -116,7 +146,7 @@ def cost_function(text: str) -> NamedCost:
         raise ConfigError(f"cost: {error}") from error
 
 
-def _read(path: Path, fields: Mapping[str, dataclasses.Field[Any]]) -> list[tuple[str, Any, str]]:
+def _read(path: Path, known: Collection[str]) -> list[tuple[str, Any, str]]:
     """Return the keys and values of a YAML file, each with its place in the file."""
     try:
         node = yaml_nodes.compose(path.read_text(), str(path))
@@ -131,7 +161,7 @@ def _read(path: Path, fields: Mapping[str, dataclasses.Field[Any]]) -> list[tupl
     given: list[tuple[str, Any, str]] = []
     for key_node, value_node in node.value:
         key, where = str(key_node.value), f"{path}:{key_node.start_mark.line + 1}"
-        require(key in fields, f"{where}: unknown key {key!r}; known keys: {', '.join(sorted(fields))}")
+        require(key in known, f"{where}: unknown key {key!r}; known keys: {', '.join(sorted(known))}")
         require(all(key != earlier for earlier, _, _ in given), f"{where}: {key}: given twice")
         try:
             given.append((key, yaml_nodes.value(value_node), f"{where}: {key}"))

@@ -16,18 +16,16 @@ SHARED = (
     "secret",
     "accepted_secret",
     "admin_secret",
-    "internal_certificate",
-    "internal_key",
-    "internal_authority",
+    "internal_tls",
     "scheduler",
     "redis",
-    "redis_password",
-    "redis_ca",
     "cost",
     "log_level",
 )
+FORMERLY_SHARED = ("internal_certificate", "internal_key", "internal_authority", "redis_password", "redis_ca")
 # Variables that the SDK, the `fairlead` command and the cache of the built-in model read.
-READ_ELSEWHERE = frozenset({"FAIRLEAD_API_KEY", "FAIRLEAD_CACHE", "FAIRLEAD_REFERENCE", "FAIRLEAD_TRACES"})
+BUTTONS = "FAIRLEAD_DEMO_BUTTONS"  # the Unix socket of the demo whose buttons the gateway's page shows
+READ_ELSEWHERE = frozenset({"FAIRLEAD_API_KEY", "FAIRLEAD_CACHE", "FAIRLEAD_REFERENCE", "FAIRLEAD_TRACES", BUTTONS})
 # Variables that Kubernetes sets in a container for a Service named `fairlead-...`, and Docker for such a link.
 _LINK = re.compile(
     r"FAIRLEAD(_\w+)?_"
@@ -57,7 +55,7 @@ def variables(service: ServiceName, options: Collection[str], environ: Mapping[s
     Raise ValueError for variables with our prefix that have no meaning.
     """
     given = {name for name, text in environ.items() if name.startswith(PREFIX) and not _LINK.match(f"{name}={text}")}
-    plain = {PREFIX + option.upper(): option for option in SHARED}
+    plain = {PREFIX + option.upper(): option for option in (*SHARED, *FORMERLY_SHARED)}
     own = {variable(service, option): option for option in options}
     others = tuple(variable(other, "") for other in ServiceName if other != service)
     known = READ_ELSEWHERE | plain.keys() | own.keys()

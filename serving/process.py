@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 import uvloop
 
 from serving.config import ConfigError
+from serving.logs import configure_logging
 
 STARTING = "starting"
 # New objects that start the garbage collector. Reference counts free nearly all that a request needs; with Python's 700
@@ -42,6 +43,7 @@ def run(prepare: Callable[[], Serving]) -> int:
     """
 
     raise_descriptor_limit()
+    configure_logging("info")  # for what is wrong with the configuration, which says the level
     sys.set_int_max_str_digits(MOST_DIGITS)
 
     async def main(serve: Serving) -> None:

@@ -17,20 +17,17 @@ CONNECT_SECONDS = 0.25
 T = TypeVar("T")
 
 
-def open_redis(url: str, password: str, ca: str) -> Redis:
-    """Return a client for `url`: redis://, rediss:// (TLS, certificates checked against the file `ca`) or unix://.
+def open_redis(url: str) -> Redis:
+    """Return a client for `url`, which has the form redis://:PASSWORD@host:port, rediss:// for TLS, or unix://.
 
-    Raise ConfigError if `url` is not such a URL. No connection is opened yet, and the client never retries a command.
+    Certificates are checked against the file that the URL's query names as `ssl_ca_certs`, or the system's. Raise
+    ConfigError if `url` is not such a URL. No connection is opened yet, and the client never retries a command.
     Only connecting has a time limit: the caller sets those of its commands.
     """
-    options: dict[str, Any] = {"ssl_ca_certs": ca} if ca else {}
-    if password:
-        options["password"] = password
     no_retries: Retry = Retry(NoBackoff(), 0)
     # With a timeout of its own the library sends by asyncio.wait_for, which loses a cancellation in Python 3.11.
-    options |= {"retry": no_retries, "socket_timeout": None, "socket_connect_timeout": CONNECT_SECONDS}
     try:
-        return Redis.from_url(url, **options)
+        return Redis.from_url(url, retry=no_retries, socket_timeout=None, socket_connect_timeout=CONNECT_SECONDS)
     except (ValueError, OSError) as error:
         raise ConfigError(f"redis: {error}") from error
 

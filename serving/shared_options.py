@@ -6,7 +6,6 @@ from typing import Any
 
 from serving.config import option
 
-_MUTUAL_TLS = "Traffic between services crosses a network that you do not trust. Set all three `internal_` options."
 _OPTIONS: Mapping[str, Callable[[], Any]] = {
     "secret": partial(
         option,
@@ -38,23 +37,13 @@ _OPTIONS: Mapping[str, Callable[[], Any]] = {
         unit="host:port",
         change_when="The scheduler runs on another machine, or there are several schedulers.",
     ),
-    "internal_certificate": partial(
+    "internal_tls": partial(
         option,
         "",
-        "This PEM file holds the certificate that this service presents to the others. Without it services communicate "
-        "without TLS.",
-        unit="path",
-        change_when=_MUTUAL_TLS,
-    ),
-    "internal_key": partial(
-        option, "", "This PEM file holds the key of the internal certificate.", unit="path", change_when=_MUTUAL_TLS
-    ),
-    "internal_authority": partial(
-        option,
-        "",
-        "This PEM file holds the certificate of the authority that signed the internal certificates of all services.",
-        unit="path",
-        change_when=_MUTUAL_TLS,
+        "Three PEM files: the certificate that this service presents to the others, its key, and the certificate of "
+        "the authority that signed those of all services. Without them services communicate without TLS.",
+        unit="paths, separated by commas",
+        change_when="Traffic between services crosses a network that you do not trust.",
     ),
     "health_listen": partial(
         option,
@@ -69,21 +58,6 @@ _OPTIONS: Mapping[str, Callable[[], Any]] = {
         "The Prometheus endpoint listens at this address. Without it there is no endpoint.",
         unit="host:port",
         change_when="Prometheus scrapes this service.",
-    ),
-    "redis_password": partial(
-        option,
-        "",
-        "This service sends this password to Redis. Without it the password in the URL is used, if there is one.",
-        unit="text",
-        change_when="Redis requires a password, and the URL is not kept secret.",
-    ),
-    "redis_ca": partial(
-        option,
-        "",
-        "This PEM file holds the authorities that are trusted to sign the certificate of Redis, for `rediss://` URLs. "
-        "Without it the system's trusted authorities are used.",
-        unit="path",
-        change_when="Your own authority signed the certificate of Redis.",
     ),
     "cost": partial(
         option,

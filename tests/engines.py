@@ -15,12 +15,10 @@ VLLM_DEADLINE = 600.0  # seconds: it may take minutes to start where other proce
 VLLM_BLOCK = 32  # its attention on a CPU needs a multiple of it
 VLLM_RUNNER = "v2" if os.environ.get("TRITON_INTERPRET") == "1" else "v1"  # see tests/vllm/interpreted.py
 VLLM_SETTINGS: dict[str, object] = {
-    "engine": "vllm",
+    "engine": f"vllm:{VLLM_RUNNER}",
     "vllm_args": "{enforce_eager: true}",
-    "vllm_runner": VLLM_RUNNER,
     "dtype": "float32",
     "threads": 1,
     "block_tokens": VLLM_BLOCK,
-    "kv_tokens": 128 * VLLM_BLOCK,
-    "memory_fraction": 0.1,
+    "kv_tokens": f"{128 * VLLM_BLOCK},10%",
 }

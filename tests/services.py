@@ -53,7 +53,7 @@ class Process:
         self._log = log
         environment = {variable(SERVICES[module], key): str(value) for key, value in settings.items()}
         log.touch()
-        program = Program(f"{module}.app", imports or ENGINES.get(str(settings.get("engine")), ""))
+        program = Program(f"{module}.app", imports or ENGINES.get(str(settings.get("engine")).partition(":")[0], ""))
         self._fork = Fork(program, [], {**os.environ, **environment}, log, log)
 
     @property

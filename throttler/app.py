@@ -16,10 +16,10 @@ from serving.rpc.server import Server
 from serving.telemetry.metrics import Metrics
 from serving.telemetry.records import THROTTLER
 from throttler.assembly import load_profiles, make_throttler, shared_redis
-from throttler.config import ALLOW, ThrottlerConfig
+from throttler.config import ThrottlerConfig
 from throttler.core.profiles import Profiles
 from throttler.metrics import RateLimitMetrics, SharingMetrics
-from throttler.metrics_overload import MetricsOverload, metrics_urls
+from throttler.metrics_overload import MetricsOverload, OverloadRule
 from throttler.rate_limit_service import NAME, RateLimitService, add_rate_limits_to_server
 from throttler.scheduler_overload import SchedulerOverload, always
 from throttler.store import SHARING
@@ -45,7 +45,7 @@ class RateLimiter:
             overloaded,
             metrics,
             domains=config.domain_names,
-            admits_unknown_domains=config.unknown_domain == ALLOW,
+            admits_unknown_domains=config.admits_unknown_domains,
         )
         mutual_tls = config.mutual_tls
         self._server = Server(
@@ -100,8 +100,7 @@ class RateLimiter:
 def _overload(config: ThrottlerConfig) -> tuple[Callable[[str], bool], Callable[[], Coroutine[Any, Any, None]] | None]:
     """Return whether a model's pool is overloaded, and what follows that as long as the process lives."""
     if config.overload_metrics:
-        urls = metrics_urls(config.overload_metrics)
-        measured = MetricsOverload(urls, config.overload_metric, config.overload_threshold)
+        measured = MetricsOverload(OverloadRule.parse(config.overload_metrics))
         return measured, measured.run
     if config.scheduler:
         watched = SchedulerOverload()

@@ -15,7 +15,7 @@ from throttler.core.throttle import WINDOW_SECONDS
 from throttler.core.throttles import THROTTLES
 from throttler.core.token_limits import TokenLimits
 from throttler.core.windows import AllCounts
-from throttler.options import ThrottleOptions
+from throttler.options import ThrottleChoice, ThrottleOptions
 from throttler.profiles_file import parse
 from throttler.store import LocalStore, Store
 from throttler.throttler import Throttler
@@ -36,7 +36,7 @@ def make_throttler(
     """
     leases = LeasedQuota(WINDOW_SECONDS, options.gateways) if redis is not None else None
     quota = leases or LocalQuota()
-    throttle = THROTTLES[options.throttle](profiles, quota, WINDOW_SECONDS)
+    throttle = THROTTLES[ThrottleChoice.parse(options.throttle).name](profiles, quota, WINDOW_SECONDS)
     token_limits = TokenLimits(profiles, quota, cost_function(options.cost))
     expectations = Expectations(profiles)
     store: Store = LocalStore()
@@ -53,7 +53,8 @@ def make_throttler(
 
 def load_profiles(options: ThrottleOptions) -> Profiles:
     """Return the profiles of the file, with the configured limits as defaults; raise ConfigError."""
-    limits = RateLimits(user_per_minute=options.user_per_minute, app_per_minute=options.app_per_minute)
+    choice = ThrottleChoice.parse(options.throttle)
+    limits = RateLimits(user_per_minute=choice.user_per_minute, app_per_minute=choice.app_per_minute)
     return parse(text_of(options.profiles), options.profiles, limits) if options.profiles else Profiles(limits=limits)
 
 
@@ -63,4 +64,4 @@ def shared_redis(options: ThrottleOptions) -> "Redis | None":
         return None
     from serving.redis_access import open_redis
 
-    return open_redis(options.redis, options.redis_password, options.redis_ca)
+    return open_redis(options.redis)

@@ -1,6 +1,5 @@
 """The rate limit service's configuration."""
 
-import re
 from dataclasses import dataclass
 
 from serving.config import (
@@ -17,11 +16,10 @@ from serving.config import (
 from serving.rpc.address import is_loopback
 from serving.rpc.mutual_tls import InternalTlsOptions
 from serving.shared_options import shared
-from throttler.metrics_overload import metrics_urls
-from throttler.options import throttle_option
+from throttler.metrics_overload import OverloadRule
+from throttler.options import ThrottleChoice, throttle_option
 
-ALLOW = "allow"
-REFUSE = "refuse"
+OTHERS = "*"  # among the domains
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,49 +56,25 @@ class ThrottlerConfig(InternalTlsOptions):
     overload_metrics: str = option(
         "",
         "Prometheus metrics at these URLs, separated by commas, tell instead of a scheduler whether workers are "
-        "overloaded. Each address of a host is asked every 0.5 s, and the values are added. After 3 s without an "
-        "answer nothing counts as overloaded.",
-        unit="URLs",
+        "overloaded: from 10 requests on that wait in the engine, as vLLM, SGLang and TensorRT-LLM name them, or from "
+        "what follows the last URL, as in `http://picker:9464/metrics#fairlead_picker_waiting>=20`. Each address of "
+        "a host is asked every 0.5 s, and the values are added. After 3 s without an answer nothing is overloaded.",
+        unit="URLs[#metric][>=number]",
         change_when="The engines have no scheduler of Fairlead before them.",
-    )
-    overload_metric: str = option(
-        "",
-        "This metric is read at `overload_metrics`. Without a name it is the number of requests that wait in the "
-        "engine, as vLLM, SGLang and TensorRT-LLM name it.",
-        unit="name",
-        change_when="Requests wait elsewhere: in the endpoint picker it is `fairlead_picker_waiting`.",
-    )
-    overload_threshold: float = option(
-        10.0,
-        "Workers are overloaded from this sum of the values at `overload_metrics` on.",
-        unit="requests",
-        change_when="So many requests wait before they are late, or the metric has another unit.",
     )
     domains: str = option(
         "fairlead",
-        "The service decides about requests of these domains. Several domains are separated by commas.",
+        "The service decides about requests of these domains, which are separated by commas, and refuses others; with "
+        "`*` among them it admits others without counting them.",
         unit="names",
-        change_when="The rate limit filter of Envoy has another `domain`.",
-    )
-    unknown_domain: str = option(
-        REFUSE,
-        "Calls of a domain that is not in `domains` are refused (`refuse`), or admitted without being counted "
-        "(`allow`).",
-        choices=(REFUSE, ALLOW),
-        change_when="One Envoy asks this service for domains that another service limits.",
+        change_when="The rate limit filter of Envoy has another `domain`, or another service limits some of them.",
     )
     profiles: str = throttle_option("profiles")
     redis: str = throttle_option("redis")
-    redis_password: str = shared("redis_password")
-    redis_ca: str = shared("redis_ca")
     gateways: int = throttle_option("gateways")
     throttle: str = throttle_option("throttle")
-    user_per_minute: int = throttle_option("user_per_minute")
-    app_per_minute: int = throttle_option("app_per_minute")
     cost: str = shared("cost")
-    internal_certificate: str = shared("internal_certificate")
-    internal_key: str = shared("internal_key")
-    internal_authority: str = shared("internal_authority")
+    internal_tls: str = shared("internal_tls")
     health_listen: str = shared("health_listen")
     metrics: str = shared("metrics")
     log_level: str = shared("log_level")
@@ -112,8 +86,9 @@ class ThrottlerConfig(InternalTlsOptions):
         self._check_overload()
         check_listeners(self)
         cost_function(self.cost)
-        check_positive(self, "user_per_minute", "app_per_minute", "gateways")
-        require(all(self.domain_names), f"domains: expected name[,name], got {self.domains!r}")
+        ThrottleChoice.parse(self.throttle)
+        check_positive(self, "gateways")
+        require(all(self._domains), f"domains: expected name[,name], got {self.domains!r}")
         require(
             self.proxy_secret == "" or len(self.proxy_secret) >= MIN_SECRET,
             f"proxy_secret: needs at least {MIN_SECRET} characters",
@@ -125,18 +100,23 @@ class ThrottlerConfig(InternalTlsOptions):
         )
 
     def _check_overload(self) -> None:
-        check_positive(self, "overload_threshold")
         require(not (self.scheduler and self.overload_metrics), "overload_metrics: must not be given with scheduler")
-        require(self.overload_metrics != "" or not self.overload_metric, "overload_metric: needs overload_metrics")
-        is_name = re.fullmatch(r"([a-zA-Z_:][a-zA-Z0-9_:]*)?", self.overload_metric)
-        require(is_name is not None, f"overload_metric: expected a metric's name, got {self.overload_metric!r}")
         if self.overload_metrics:
             try:
-                metrics_urls(self.overload_metrics)
+                OverloadRule.parse(self.overload_metrics)
             except ValueError as error:
                 raise ConfigError(f"overload_metrics: {error}") from error
 
     @property
     def domain_names(self) -> frozenset[str]:
         """Return the names in `domains`."""
-        return frozenset(name.strip() for name in self.domains.split(","))
+        return frozenset(self._domains) - {OTHERS}
+
+    @property
+    def admits_unknown_domains(self) -> bool:
+        """Whether calls of other domains are admitted, without being counted."""
+        return OTHERS in self._domains
+
+    @property
+    def _domains(self) -> list[str]:
+        return [name.strip() for name in self.domains.split(",")]

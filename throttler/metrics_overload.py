@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import math
+import re
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -12,6 +14,8 @@ from serving.engine_metrics import load_of, total
 from serving.metrics_page import read_metrics
 
 log = logging.getLogger(__name__)
+METRIC = r"([a-zA-Z_:][a-zA-Z0-9_:]*)?"
+THRESHOLD = 10.0  # requests that wait
 READ_SECONDS = 0.5  # between two readings
 FRESH_SECONDS = 3.0  # an answer may take 1 s, and the lookup of a host another one
 
@@ -24,35 +28,45 @@ class MetricsUrl(NamedTuple):
     path: str
 
 
-def metrics_urls(text: str) -> list[MetricsUrl]:
-    """Return the URLs in `http://host:port/path,...`; raise ValueError for what is none."""
-    urls = []
-    for part in text.split(","):
-        url = urlsplit(part.strip())
-        if url.scheme != "http" or not url.hostname or not url.path:
-            raise ValueError(f"expected http://host:port/path[,http://...], got {text!r}")
-        urls.append(MetricsUrl(url.hostname, url.port or 80, url.path + (f"?{url.query}" if url.query else "")))
-    return urls
+class OverloadRule(NamedTuple):
+    """Workers are overloaded while the values of `metric`, added over all `urls`, are at least `threshold`.
+
+    Without a `metric` it is the number of requests that wait in engines, by their own names.
+    """
+
+    urls: Sequence[MetricsUrl]
+    metric: str = ""
+    threshold: float = THRESHOLD
+
+    @classmethod
+    def parse(cls, text: str) -> "OverloadRule":
+        """Return the rule in `http://host:port/path,...[#metric][>=number]`; raise ValueError for what is none."""
+        places, _, condition = text.partition("#")
+        metric, _, number = condition.partition(">=")
+        if not re.fullmatch(METRIC, metric):
+            raise ValueError(f"expected a metric's name after #, got {metric!r}")
+        threshold = float(number) if number else THRESHOLD
+        if not 0 < threshold < math.inf:
+            raise ValueError(f"expected a number above 0 after >=, got {number!r}")
+        return cls([_metrics_url(part.strip(), text) for part in places.split(",")], metric, threshold)
+
+
+def _metrics_url(part: str, text: str) -> MetricsUrl:
+    url = urlsplit(part)
+    if url.scheme != "http" or not url.hostname or not url.path:
+        raise ValueError(f"expected http://host:port/path[,http://...], got {text!r}")
+    return MetricsUrl(url.hostname, url.port or 80, url.path + (f"?{url.query}" if url.query else ""))
 
 
 class MetricsOverload:
-    """All pools are overloaded while the values of a metric, added over all `urls`, are at least `threshold`.
+    """All pools are overloaded while `rule` says so.
 
-    Without a `metric` it is the number of requests that wait in engines, by their own names. What does not answer adds
-    nothing; without any answer in the last FRESH_SECONDS no pool counts as overloaded. `clock` returns seconds of a
-    monotonic clock.
+    What does not answer adds nothing; without any answer in the last FRESH_SECONDS no pool counts as overloaded.
+    `clock` returns seconds of a monotonic clock.
     """
 
-    def __init__(
-        self,
-        urls: Sequence[MetricsUrl],
-        metric: str,
-        threshold: float,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._urls = urls
-        self._metric = metric
-        self._threshold = threshold
+    def __init__(self, rule: OverloadRule, clock: Callable[[], float] = time.monotonic) -> None:
+        self._urls, self._metric, self._threshold = rule
         self._clock = clock
         self._is_overloaded = False
         self._told = float("-inf")

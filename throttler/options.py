@@ -2,10 +2,43 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from serving.config import option
+from serving.config import ConfigError, option, require
+from serving.retired import constant
+from throttler.core.profiles import RateLimits
 from throttler.core.throttles import THROTTLES
+
+
+class ThrottleChoice(NamedTuple):
+    """A throttle's name in THROTTLES, and the calls per minute that each client, and each app of a tenant, may make.
+
+    The file of profiles may say other limits.
+    """
+
+    name: str
+    user_per_minute: int
+    app_per_minute: int
+
+    @classmethod
+    def parse(cls, text: str) -> "ThrottleChoice":
+        """Return what `name[:calls of a client[,calls of an app]]` says; raise ConfigError."""
+        name, _, numbers = text.partition(":")
+        require(name in THROTTLES, f"throttle: must be one of {', '.join(THROTTLES)}, got {name!r}")
+        limits = dict(zip(("user_per_minute", "app_per_minute"), numbers.split(","), strict=False))
+        require(numbers.count(",") < len(cls._fields) - 1, f"throttle: expected {name}:CALLS,CALLS, got {text!r}")
+        return cls(name, *(_limit(key, limits.get(key, "")) for key in cls._fields[1:]))
+
+
+def _limit(name: str, text: str) -> int:
+    if not text:
+        return int(getattr(RateLimits(), name))
+    try:
+        limit = int(text)
+    except ValueError as error:
+        raise ConfigError(f"throttle: {name}: expected a whole number, got {text!r}") from error
+    require(limit > 0, f"throttle: {name}: must be above 0, got {limit}")
+    return limit
 
 
 class ThrottleOptions(Protocol):
@@ -21,19 +54,11 @@ class ThrottleOptions(Protocol):
 
     @property
     def throttle(self) -> str:
-        """The name of the throttle in THROTTLES."""
+        """The throttle, with its limits where they are not the defaults; see ThrottleChoice."""
 
     @property
     def profiles(self) -> str:
         """The path of the profiles file; empty for none."""
-
-    @property
-    def user_per_minute(self) -> int:
-        """The calls per minute of each client, unless the profiles file says otherwise."""
-
-    @property
-    def app_per_minute(self) -> int:
-        """The calls per minute of each app of a tenant, unless the profiles file says otherwise."""
 
     @property
     def cost(self) -> str:
@@ -44,14 +69,6 @@ class ThrottleOptions(Protocol):
         """The URL of the Redis through which limits are shared; empty for none."""
 
     @property
-    def redis_password(self) -> str:
-        """The password of Redis; empty for that of the URL."""
-
-    @property
-    def redis_ca(self) -> str:
-        """The path of the authorities of Redis' certificate; empty for the system's."""
-
-    @property
     def gateways(self) -> int:
         """The number of processes that are assumed to share the limits until Redis reports it."""
 
@@ -60,8 +77,7 @@ _OPTIONS: Mapping[str, Callable[[], Any]] = {
     "profiles": partial(
         option,
         "",
-        "This YAML file holds limits, tiers and app profiles. Without it `user_per_minute` and `app_per_minute` "
-        "apply to every app.",
+        "This YAML file holds limits, tiers and app profiles. Without it the limits of `throttle` apply to every app.",
         unit="path",
         change_when="Users or apps need different limits, or their interactions need different numbers of tokens.",
     ),
@@ -73,37 +89,17 @@ _OPTIONS: Mapping[str, Callable[[], Any]] = {
         unit="URL",
         change_when="More than one gateway or rate limit service runs.",
     ),
-    "gateways": partial(
-        option,
-        1,
-        "This number of gateways and rate limit services is assumed to share the limits until Redis reports the actual "
-        "number. Until then each of them admits up to its part of every limit.",
-        unit="processes",
-        change_when="More than one of them runs. Set the largest number to which you scale.",
-    ),
+    # Of the processes that are assumed to share the limits until Redis reports their number.
+    "gateways": partial(constant, 4),
     "throttle": partial(
         option,
         "oit",
         "`oit` refuses calls above the limits only while workers are overloaded, and lets interactions in progress "
-        "continue; `rpm` refuses every call above the limits; `none` refuses no call.",
-        choices=tuple(THROTTLES),
-        change_when="A contract limits calls per minute even while workers are idle (`rpm`), or a proxy limits calls "
-        "before they arrive (`none`).",
-    ),
-    "user_per_minute": partial(
-        option,
-        60,
-        "Each client may make this number of calls per minute; `throttle` determines when the limit is enforced.",
-        unit="calls per minute",
-        change_when="Users need more calls while workers are overloaded, or `fairlead tune` recommends a number.",
-    ),
-    "app_per_minute": partial(
-        option,
-        600,
-        "Each app of a tenant may make this number of calls per minute; `throttle` determines when the limit is "
-        "enforced.",
-        unit="calls per minute",
-        change_when="An app has more than ten busy users.",
+        "continue; `rpm` refuses every call above the limits; `none` refuses no call. The limits are 60 calls per "
+        "minute of each client and 600 of each app of a tenant, others with `oit:120,1200`.",
+        unit="`oit`, `rpm` or `none`[:numbers]",
+        change_when="A contract limits calls per minute even while workers are idle (`rpm`), a proxy limits calls "
+        "before they arrive (`none`), or clients need more calls while workers are overloaded.",
     ),
 }
 

@@ -1,6 +1,6 @@
 """The systems of which the demo compares three, and the stack of each."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,7 +52,7 @@ def worker_args(system: System, engine: str, step_seconds: float = FAKE_STEP_SEC
 def _of_engine(engine: str, step_seconds: float) -> list[str]:
     """Return the arguments that only this engine has."""
     if engine == "fake":
-        return ["--fake-step-seconds", str(step_seconds)]
+        return ["--engine", f"fake:{step_seconds}"]
     if engine == "vllm":  # like our engine, and without minutes of compilation
         return ["--dtype", "float32", "--vllm-args", "{enforce_eager: true}"]
     return []
@@ -66,7 +66,7 @@ def stack(
     *,
     step_seconds: float = FAKE_STEP_SECONDS,
     page_listen: str = "",
-    gateway_args: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> Stack:
     """Return the stack of `system`, not yet started. It has no throttle: only the schedulers differ."""
     return Stack(
@@ -75,7 +75,8 @@ def stack(
         engine=engine,
         scheduler_args=scheduler_args(system, engine),
         worker_args=worker_args(system, engine, step_seconds),
-        gateway_args=["--throttle", "none", *gateway_args],
+        gateway_args=["--throttle", "none"],
         page_listen=page_listen,
+        environment=environment,
         log_dir=logs / system.local,
     )

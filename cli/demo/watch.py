@@ -16,6 +16,7 @@ from cli.demo.lengths import lengths_for
 from cli.demo.systems import FAIR, FCFS, VTC, WORKERS, System, scheduler_args, stack, worker_args
 from cli.demo.users import USERS, DemoRecord, ask
 from cli.stack import Stack
+from serving.environment import BUTTONS
 
 FLOOD, *OTHERS = USERS
 VICTIM = f"worker-{WORKERS - 1}"
@@ -113,7 +114,7 @@ def watch(args: argparse.Namespace) -> int:
     """Run the demo until Ctrl-C or SIGTERM; raises StackError when a service fails."""
     with tempfile.TemporaryDirectory(prefix="fairlead-demo-") as folder:  # of this user alone
         socket = Path(folder) / "buttons"
-        controls = ["--page-controls", str(socket)]
+        buttons = {BUTTONS: str(socket)}
         try:
             with (
                 stack(
@@ -123,7 +124,7 @@ def watch(args: argparse.Namespace) -> int:
                     args.out,
                     step_seconds=STEP_SECONDS,
                     page_listen=args.page_listen,
-                    gateway_args=controls,
+                    environment=buttons,
                 ) as running,
                 endpoint.published(
                     endpoint.Endpoint(running.gateway, running.scheduler, running.secret, str(args.out))

@@ -107,12 +107,12 @@ def cluster_api(url: str, environ: Mapping[str, str]) -> ClusterApi:
     """
     if url:
         scheme, _, address = url.rstrip("/").partition("://")
-        require(scheme == "http", f"kubernetes: expected http://host:port, got {url!r}")
-        require(len(addresses(address, "kubernetes")) == 1, f"kubernetes: expected one host:port, got {url!r}")
+        require(scheme == "http", f"endpoints: expected http://host:port, got {url!r}")
+        require(len(addresses(address, "endpoints")) == 1, f"endpoints: expected one host:port, got {url!r}")
         return ClusterApi(address, None, None)
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT_HTTPS", "443")
     if not host:
-        raise ConfigError("inference_pool: this process runs in no pod of Kubernetes; name its API with `kubernetes`")
+        raise ConfigError("endpoints: this process runs in no pod of Kubernetes; write http://host:port/namespace/name")
     return in_cluster(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", SERVICE_ACCOUNT)
 
 

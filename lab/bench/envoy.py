@@ -23,7 +23,7 @@ from lab.bench.machine import commit, processor
 
 WARM_UP = 50  # requests before those that are measured
 KINDS = ((8_000, 8), (8_000, 512), (220_000, 8))  # bytes of the prompt, tokens of the answer
-NO_LIMITS = ("--user-per-minute", "1000000", "--app-per-minute", "1000000")
+NO_LIMITS = ("--throttle", "oit:1000000,1000000")
 
 
 def free_port() -> int:

@@ -116,7 +116,7 @@ def main() -> None:
     print(f"{processor()}; commit {commit()}; {options.calls} calls of the light user in a run")
     print("| system | run | first token, p50, s | p99, s | gap, p50, tokens | p99, tokens |\n|---|---|---|---|---|---|")
     engine = ["--running", str(RUNNING), "--token-seconds", str(TOKEN_SECONDS)]
-    with envoy_stack(engine, ["--endpoint-requests", str(RUNNING)]) as (stack, port, folder):
+    with envoy_stack(engine, ["--max-running", str(RUNNING)]) as (stack, port, folder):
         alone = start_envoy_alone(stack, folder)
         systems = (
             ("Envoy alone", alone, "flooder", "light"),

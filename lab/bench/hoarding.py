@@ -127,7 +127,7 @@ async def measure(others: Others, policy: str, admission: str, seconds: float) -
             model="fake",
             engine="fake",
             worker_args=[
-                *("--fake-step-seconds", str(STEP_SECONDS), "--kv-tokens", str(KV_TOKENS)),
+                *("--engine", f"fake:{STEP_SECONDS}", "--kv-tokens", str(KV_TOKENS)),
                 *("--policy", policy, "--admission", admission),
             ],
             gateway_args=["--throttle", "none"],

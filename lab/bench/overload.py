@@ -151,7 +151,7 @@ async def measure(policy: str, users: int, calls: int, *, with_abuser: bool) -> 
             log_dir=Path(folder),
             model="smollm2-135m-instruct",
             engine="fake",
-            worker_args=["--fake-step-seconds", str(STEP_SECONDS), "--max-running", "4"],
+            worker_args=["--engine", f"fake:{STEP_SECONDS}", "--max-running", "4"],
             gateway_args=["--throttle", policy, "--profiles", str(profiles)],
         )
         try:

@@ -112,7 +112,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         profiles = Path(name) / "profiles.yaml"
         profiles.write_text(PROFILES)
-        flags = ["--listen", "127.0.0.1:0", "--user-per-minute", "10000000", "--app-per-minute", "100000000"]
+        flags = ["--listen", "127.0.0.1:0", "--throttle", "oit:10000000,100000000"]
         environment = {"FAIRLEAD_SECRET": "a secret for this benchmark"}
         service = ServiceProcess(
             "throttler", "throttler", [*flags, "--profiles", str(profiles)], environment, Path(name) / "log"

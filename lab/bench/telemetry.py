@@ -140,7 +140,7 @@ class Running:
         os.environ.pop(ENDPOINT, None)
         if form.traced:
             os.environ[ENDPOINT] = endpoint
-        arguments = ["--user-per-minute", "1000000", *form.arguments]
+        arguments = ["--throttle", "oit:1000000", *form.arguments]
         stack = Stack(workers=1, log_dir=logs, model="m", engine="fake", gateway_args=arguments)
         self._address = stacks.enter_context(stack).gateway
         [self._gateway] = [process for process in stack.processes if process.name == "gateway"]

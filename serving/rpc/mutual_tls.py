@@ -11,6 +11,7 @@ import grpc
 from serving.config import ConfigError
 
 INTERNAL_NAME = "fairlead.internal"  # a DNS name in every internal certificate
+PARTS = 3  # files: certificate, key and authority
 
 
 class MutualTls:
@@ -34,23 +35,26 @@ class MutualTls:
         return grpc.ssl_channel_credentials(self._authority, self._key, self._certificate)
 
 
-def load_mutual_tls(certificate: str, key: str, authority: str) -> MutualTls | None:
-    """Return the credentials in the three files, or None if no file is given; raise ConfigError if only some are."""
-    given = [bool(file) for file in (certificate, key, authority)]
-    if any(given) and not all(given):
-        raise ConfigError("internal_certificate, internal_key, internal_authority: give all of them, or none")
-    return MutualTls(certificate, key, authority) if all(given) else None
+def load_mutual_tls(files: str) -> MutualTls | None:
+    """Return the credentials in the files that the option `internal_tls` names, None if it is empty.
+
+    Raise ConfigError.
+    """
+    if not files:
+        return None
+    paths = [path.strip() for path in files.split(",")]
+    if len(paths) != PARTS or not all(paths):
+        raise ConfigError(f"internal_tls: expected CERTIFICATE,KEY,AUTHORITY, got {files!r}")
+    return MutualTls(*paths)
 
 
 class InternalTlsOptions:
-    """The options `internal_...`, which the configurations of several services share."""
+    """The option `internal_tls`, which the configurations of several services share."""
 
     __slots__ = ()
-    internal_certificate: str
-    internal_key: str
-    internal_authority: str
+    internal_tls: str
 
     @property
     def mutual_tls(self) -> MutualTls | None:
         """Return the certificate of this service for mutual TLS, None without; raises ConfigError."""
-        return load_mutual_tls(self.internal_certificate, self.internal_key, self.internal_authority)
+        return load_mutual_tls(self.internal_tls)

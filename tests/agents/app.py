@@ -20,7 +20,7 @@ def prepare(argv: Sequence[str]) -> Serving:
     config = load(WorkerConfig, ServiceName.WORKER, argv, os.environ, prog="python -m tests.agents")
     configure_logging(config.log_level)
     model = load_model(config)
-    model = replace(model, engine=ScriptedEngine(config.fake_step_seconds, model.block_tokens, model.sandbox))
+    model = replace(model, engine=ScriptedEngine(config.choice.step_seconds, model.block_tokens, model.sandbox))
 
     async def serve(stop: asyncio.Event) -> None:
         await make_worker(config, model).run(stop)

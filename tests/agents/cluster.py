@@ -25,7 +25,7 @@ NEXT_SECRET = "the secret of the cluster from tomorrow on"
 WORKER: dict[str, object] = {
     "accepted_secret": NEXT_SECRET,
     "engine": "fake",
-    "served_name": "tiny",
+    "model": "tiny",
     "kv_tokens": 2**20,
     "block_tokens": 256,
 }
@@ -101,7 +101,7 @@ class Cluster:
         self._start_worker(name)
 
     def _start_worker(self, name: str) -> None:
-        settings = {**WORKER, "name": name, "scheduler": self.stack.addresses, "fake_step_seconds": self._step_seconds}
+        settings = {**WORKER, "name": name, "scheduler": self.stack.addresses, "engine": f"fake:{self._step_seconds}"}
         self.stack.workers[name] = self.stack.start("tests.agents", **settings)
 
 

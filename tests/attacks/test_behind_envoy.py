@@ -40,7 +40,7 @@ class Behind:
         started = {"listen": "127.0.0.1:0", "secret": "a secret for tests only"}
         endpoints = {"endpoints": self._engine.address}
         self.picker = Process("endpoint_picker", directory / "picker.log", {**started, **endpoints})
-        self.limiter = Process("throttler", directory / "limiter.log", {**started, "user_per_minute": 1})
+        self.limiter = Process("throttler", directory / "limiter.log", {**started, "throttle": "oit:1"})
         config = envoy_configuration(
             listen="127.0.0.1:0",
             engines=[self._engine.address],

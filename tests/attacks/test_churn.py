@@ -26,9 +26,7 @@ def gateway(stack: Stack, sizes: Sizes) -> Process:
     """Whose key may name as many users as come."""
     keys, digest = stack.directory / "keys.yaml", hashlib.sha256(KEY.encode()).hexdigest()
     keys.write_text(f"keys:\n  - {{hash: {digest}, tenant: open, names_users: true, max_users: {sizes.users}}}\n")
-    gateway = stack.start(
-        "gateway", scheduler=stack.addresses, keys=keys, user_per_minute=NO_LIMIT, app_per_minute=NO_LIMIT
-    )
+    gateway = stack.start("gateway", scheduler=stack.addresses, keys=keys, throttle=f"oit:{NO_LIMIT},{NO_LIMIT}")
     gateway.wait_for("ready")
     return gateway
 

@@ -27,9 +27,7 @@ CALLS = 'start: "<tool_call>" %json {"type": "object", "properties": {"city": {"
 def worker(start_service: StartService, request: pytest.FixtureRequest) -> Process:
     """With steps of as many seconds as the test asks for."""
     seconds = getattr(request, "param", 0.0)
-    return start_service(
-        "local_worker", engine="fake", scheduler="127.0.0.1:1", drain_seconds=5, fake_step_seconds=seconds
-    )
+    return start_service("local_worker", scheduler="127.0.0.1:1", drain_seconds=5, engine=f"fake:{seconds}")
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ TEXTS: Crafted = {"ids": ids, "accents": accents, "almost JSON": almost_json}
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     """Open to everybody, who may name users and apps."""
     stack = Stack(tmp_path_factory.mktemp("stack"))
-    stack.worker("a", served_name="tiny")
+    stack.worker("a", model="tiny")
     yield stack.gateway(http_listen="127.0.0.1:0", throttle="none")
     stack.close()
 

@@ -13,7 +13,7 @@ from tests.redis_server import RedisServer
 from tests.services import Process, Stack, eventually
 
 WORKERS = ("a", "b", "c")
-WORKER = {"fake_step_seconds": 0.005, "drain_seconds": 0.3}
+WORKER = {"engine": "fake:0.005", "drain_seconds": 0.3}
 CALLS = 6  # that end before a fault and after it
 CALLERS = 4
 

@@ -20,7 +20,7 @@ LARGEST = {"n": CHOICES, "max_tokens": 400, "ignore_eos": True, "logprobs": True
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     stack = Stack(tmp_path_factory.mktemp("stack"))
-    stack.worker("a", served_name="tiny", kv_tokens=2**18)
+    stack.worker("a", model="tiny", kv_tokens=2**18)
     yield stack.gateway(http_listen="127.0.0.1:0", throttle="none", held_outputs_mib=HELD)
     stack.close()
 

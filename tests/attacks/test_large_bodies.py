@@ -34,7 +34,7 @@ LOOPED = ("tool calls of a message", "metadata", "prompt.chat.tools")  # the dea
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     stack = Stack(tmp_path_factory.mktemp("stack"))
-    stack.worker("a", served_name="tiny", fake_step_seconds=STEP_SECONDS)
+    stack.worker("a", model="tiny", engine=f"fake:{STEP_SECONDS}")
     yield stack.gateway(http_listen="127.0.0.1:0", throttle="none")
     stack.close()
 

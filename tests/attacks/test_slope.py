@@ -32,10 +32,10 @@ class Services:
 
     def __init__(self, directory: Path) -> None:
         self._stack = Stack(directory)
-        self._stack.worker("a", served_name="tiny", kv_tokens=2**16)
+        self._stack.worker("a", model="tiny", kv_tokens=2**16)
         self._engine = EngineProcess(directory / "engine.log", model="served")
         self._engine.metric("served_engine_most_requests")
-        events = {"kv_events": self._engine.events, "kv_replay": self._engine.replay}
+        events = {"kv_events": f"{self._engine.events},{self._engine.replay}"}
         self._stack.adapter("beside", engine=self._engine.address, **events)
         # What is remembered reaches its bound soon, so that only the rest could grow.
         profiles = directory / "profiles.yaml"
@@ -43,7 +43,7 @@ class Services:
         bounds = {"response_store_mib": 1, "profiles": profiles}
         gateway = self._stack.gateway(http_listen="127.0.0.1:0", throttle="oit", **bounds)
         picker = self._stack.start("endpoint_picker", endpoints=self._engine.address)
-        throttler = self._stack.start("throttler", user_per_minute=10**9, app_per_minute=10**9)
+        throttler = self._stack.start("throttler", throttle="oit:1000000000,1000000000")
         self.processes = {
             "gateway": gateway,
             "scheduler": self._stack.scheduler,

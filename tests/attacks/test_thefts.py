@@ -116,12 +116,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     ]
     keys.write_text("keys:\n" + "".join(entries))
     stack = Stack(directory, log_level="debug")
-    stack.worker("a", fake_step_seconds=0.05, max_running=1, log_level="debug")
+    stack.worker("a", engine="fake:0.05", max_running=1, log_level="debug")
     settings = {
         "keys": keys,
         "profiles": profiles,
-        "throttle": "oit",
-        "user_per_minute": USER_PER_MINUTE,
+        "throttle": f"oit:{USER_PER_MINUTE}",
         "log_level": "debug",
     }
     gateway = stack.start("gateway", scheduler=stack.addresses, **settings)

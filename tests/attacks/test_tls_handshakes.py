@@ -24,7 +24,7 @@ class Secured:
         self.stack = Stack(directory)
         self.stack.worker("a")
         self.roots, key = issue(directory)
-        settings = {"tls_certificate": self.roots, "tls_key": key, "http_listen": "127.0.0.1:0"}
+        settings = {"tls": f"{self.roots},{key}", "http_listen": "127.0.0.1:0"}
         self.gateway: Process = self.stack.start("gateway", scheduler=self.stack.addresses, **settings)
         self.gateway.wait_for("ready")
         self.port = int(self.gateway.wait_for("listening")["http_port"])

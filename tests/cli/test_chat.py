@@ -73,7 +73,7 @@ class Terminal:
 def stack(tmp_path: Path) -> Iterator[Stack]:
     stack = Stack(tmp_path)
     try:
-        stack.worker("w0", served_name="tiny", fake_step_seconds=0.02, max_prompt_tokens=3000)
+        stack.worker("w0", model="tiny", engine="fake:0.02", max_prompt_tokens=3000)
         yield stack
     finally:
         stack.close()

@@ -29,7 +29,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str,
     """Gateway, scheduler, and the id of an interaction that was served."""
     stack = Stack(tmp_path_factory.mktemp("stack"), admin_secret=ADMIN)
     try:
-        stack.worker("w0", served_name="tiny", fake_step_seconds=0.01)
+        stack.worker("w0", model="tiny", engine="fake:0.01")
         gateway = stack.gateway(admin_secret=ADMIN)
         interaction = asyncio.run(interact(gateway.address))
         yield gateway.address, stack.scheduler.address, interaction

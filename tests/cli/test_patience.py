@@ -70,7 +70,7 @@ def test_a_worker_that_loads_is_waited_for_and_shown(tmp_path: Path, monkeypatch
             generate = command.start("generate", "hello", "--max-tokens", "4", "--raw")
             try:
                 assert generate.wait_for("waiting").endswith("s] waiting for worker-0: loading weights\n")
-                stack.worker("worker-0", served_name="tiny")
+                stack.worker("worker-0", model="tiny")
                 with grpc.insecure_channel(gateway) as channel:
                     stack.await_workers(inference_pb2_grpc.InferenceStub(channel))
                 (tmp_path / "gateway.log").write_text(json.dumps({"message": "ready"}))

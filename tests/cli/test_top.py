@@ -115,7 +115,7 @@ def test_a_terminal_is_drawn_over_and_something_else_is_not(monkeypatch: pytest.
 def stack(tmp_path: Path) -> Iterator[Stack]:
     stack = Stack(tmp_path)
     try:
-        stack.worker("w0", served_name="tiny")
+        stack.worker("w0", model="tiny")
         yield stack
     finally:
         stack.close()

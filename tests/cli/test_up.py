@@ -227,7 +227,7 @@ def test_with_tls_the_addresses_to_open_are_https(tmp_path: Path) -> None:
         engine="fake",
         http_listen="127.0.0.1:0",
         page_listen="127.0.0.1:0",
-        gateway_args=["--tls-certificate", str(chain), "--tls-key", str(key)],
+        gateway_args=["--tls", f"{chain},{key}"],
     )
     try:
         stack.launch()

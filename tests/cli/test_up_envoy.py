@@ -20,7 +20,7 @@ pytestmark = pytest.mark.e2e
 def test_a_call_goes_through_a_second_one_is_over_the_limit_and_ctrl_c_ends_all(tmp_path: Path) -> None:
     command, [port] = Command(tmp_path), free_ports(1)
     flags = ["--workers", "1", "--http-listen", f"127.0.0.1:{port}", "--log-dir", str(tmp_path / "logs")]
-    up = command.start("up", "--envoy", *flags, "--worker-arg=--token-seconds=0", "--limiter-arg=--user-per-minute=1")
+    up = command.start("up", "--envoy", *flags, "--worker-arg=--token-seconds=0", "--limiter-arg=--throttle=oit:1")
     try:
         curl = up.wait_for("ready: ").removeprefix("ready: ")
         children = up.children()

@@ -55,16 +55,17 @@ def test_a_redis_of_ones_own_replaces_ours(chart: Chart) -> None:
     manifests = chart({"redis": {"url": url, "password": password}, "networkPolicy": True})
     assert misfits(manifests, given=OPERATORS_SECRETS | {("Secret", "redis")}) == []
     assert not [m for m in manifests if m["metadata"]["name"] == "fairlead-redis"]
-    assert url in str(named(manifests, "StatefulSet", "fairlead-scheduler"))
+    scheduler = str(named(manifests, "StatefulSet", "fairlead-scheduler"))
+    assert "rediss://:$(REDIS_PASSWORD)@redis.example.com:6380" in scheduler
     to_redis = {"ports": [{"protocol": "TCP", "port": 6380}]}
     assert to_redis in named(manifests, "NetworkPolicy", "fairlead-scheduler")["spec"]["egress"]
 
 
 def test_numbers_and_profiles_are_taken_as_they_are_written(chart: Chart) -> None:
-    gateway = {"replicas": 3, "most": 3, "settings": {"USER_PER_MINUTE": 1000000}, "profiles": {"tiers": {"gold": 9}}}
+    gateway = {"replicas": 3, "settings": {"MAX_STREAMS": 1000000}, "profiles": {"tiers": {"gold": 9}}}
     manifests = chart({"gateway": {**gateway, "http": False}, "images": {"registry": "registry.test", "tag": "9"}})
     told = settings(manifests)["fairlead-gateway"]
-    assert (told["FAIRLEAD_GATEWAY_USER_PER_MINUTE"], told["FAIRLEAD_GATEWAY_GATEWAYS"]) == ("1000000", "3")
+    assert told["FAIRLEAD_GATEWAY_MAX_STREAMS"] == "1000000"
     assert settings(manifests)["fairlead-profiles"] == {"profiles.yaml": "tiers:\n  gold: 9\n"}
     deployment = named(manifests, "Deployment", "fairlead-gateway")["spec"]
     assert deployment["replicas"] == 3

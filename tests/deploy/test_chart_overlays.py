@@ -168,10 +168,10 @@ def test_policies_open_the_port_of_the_collector(chart: Chart, tracing: str, por
 @pytest.mark.parametrize(
     ("values", "name"),
     [
-        ({"gateway": {"settings": {"USER_PER_MINUT": 1}}}, "USER_PER_MINUT"),
-        ({"scheduler": {"settings": {"USER_PER_MINUTE": 1}}}, "USER_PER_MINUTE"),
+        ({"gateway": {"settings": {"THROTLE": 1}}}, "THROTLE"),
+        ({"scheduler": {"settings": {"THROTTLE": 1}}}, "THROTTLE"),
         (pool(settings={"MAX_RUNING": 1}), "MAX_RUNING"),
-        ({"gateway": {"settings": {"user_per_minute": 1}}}, "user_per_minute"),
+        ({"gateway": {"settings": {"throttle": 1}}}, "throttle"),
     ],
 )
 def test_a_setting_that_no_service_has_is_refused(chart: Chart, values: Values, name: str) -> None:

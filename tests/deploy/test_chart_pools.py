@@ -62,7 +62,7 @@ def test_an_adapter_and_its_engine_are_told_the_same(chart: Chart) -> None:
     _, _, module, *arguments = kubelet.command_line(adapter, values)
     config = load(AdapterConfig, ServiceName.ADAPTER, arguments, values, prog=module)
     [told] = [json.loads(text.partition("=")[2]) for text in engine["args"] if text.startswith("--kv-events-config")]
-    assert (config.kv_events, config.kv_replay) == (told["endpoint"], told["replay_endpoint"])
+    assert config.kv_event_addresses == [told["endpoint"], told["replay_endpoint"]]
     assert f"--port={config.engine.rpartition(':')[2]}" in engine["args"]
     assert (config.max_running, config.drain_seconds) == (64, 300)
     assert f"--max-num-batched-tokens={config.token_budget}" in engine["args"]

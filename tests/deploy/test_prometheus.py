@@ -74,7 +74,7 @@ def scraping(prometheus: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     folder = tmp_path_factory.mktemp("prometheus")
     stack = Stack(tmp_path_factory.mktemp("stack"), metrics="127.0.0.1:0")
     try:
-        stack.worker("w0", served_name="tiny", fake_step_seconds=0.005)
+        stack.worker("w0", model="tiny", engine="fake:0.005")
         services = {"gateway": stack.gateway(), "scheduler": stack.scheduler, "worker": stack.workers["w0"]}
         ports = {name: process.logged("listening")[0]["metrics_port"] for name, process in services.items()}
         running = Prometheus(prometheus / "prometheus", folder, ports)

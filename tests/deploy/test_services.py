@@ -1,6 +1,5 @@
 """What the manifests say to the services is what the services understand, and how they run is how it was meant."""
 
-import dataclasses
 import importlib.util
 import re
 from collections import defaultdict
@@ -18,6 +17,7 @@ from global_scheduler.config import SchedulerConfig
 from local_worker.config import WorkerConfig
 from serving.config import load
 from serving.environment import PREFIX, SHARED, variable
+from serving.retired import options
 from serving.rpc.server import LIVENESS
 from tests.deploy import kubelet
 from tests.deploy.forms import (
@@ -49,7 +49,7 @@ CONFIGS: dict[str, Any] = {
 }
 # Variables that other software reads; everything else has to be a field of the service's configuration.
 FOREIGN = re.compile(
-    r"POD_NAME|POD_NAMESPACE|POD_IP|HF_HOME|HF_TOKEN|FAIRLEAD_CACHE|FLASHINFER_WORKSPACE_BASE|OTEL_\w+"
+    r"POD_NAME|POD_NAMESPACE|POD_IP|HF_HOME|HF_TOKEN|FAIRLEAD_CACHE|FLASHINFER_WORKSPACE_BASE|OTEL_\w+|OMP_NUM_THREADS|REDIS_PASSWORD"
 )
 SECRETS: dict[str, dict[str, str]] = defaultdict(lambda: defaultdict(lambda: "a-secret-for-tests-only"))
 FIELDS = {"metadata.name": "fairlead-worker-0", "metadata.namespace": "fairlead", "status.podIP": "10.0.0.1"}
@@ -71,7 +71,7 @@ def test_services_accept_their_arguments_and_environment(render: Render, form: s
         assert (python, dash_m) == ("python", "-m")
         assert importlib.util.find_spec(f"{module}.__main__") is not None
         config, service = CONFIGS[module], SERVICES[module]
-        known = {variable(service, field.name) for field in dataclasses.fields(config)}
+        known = {variable(service, field.name) for field in options(config)}
         known |= {PREFIX + option.upper() for option in SHARED}
         assert [name for name in values if name not in known and not FOREIGN.fullmatch(name)] == []
         loaded = load(config, service, arguments, values, prog=module)

@@ -16,7 +16,6 @@ from tests.deploy.forms import (
     INFERENCE_POOL,
     OVERLAYS,
     Manifest,
-    config_maps,
     containers,
     named,
     operators_secrets,
@@ -70,15 +69,6 @@ def test_an_overlay_of_ones_own_moves_everything_to_its_namespace(render: Render
         f"namespace: llm\nresources: [{os.path.relpath(ROOT / form, tmp_path)}]\n"
     )
     assert misfits(render(str(tmp_path)), given=operators_secrets(form), namespace="llm") == []
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_gateways_know_how_many_they_may_be(render: Render, form: str) -> None:
-    manifests = render(form)
-    [settings] = [data for name, data in config_maps(manifests).items() if name.startswith("fairlead-gateway-")]
-    scalers = [m for m in manifests if m["kind"] == "HorizontalPodAutoscaler"]
-    most = named(scalers, "HorizontalPodAutoscaler", "fairlead-gateway")["spec"]["maxReplicas"] if scalers else 1
-    assert settings["FAIRLEAD_GATEWAY_GATEWAYS"] == str(most)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -128,7 +128,7 @@ async def test_what_a_client_had_by_gateways_sends_its_next_requests_elsewhere()
 
 
 async def test_those_that_wait_beside_an_engine_take_no_room_in_it() -> None:
-    async with pool(endpoint_requests=1) as tried:
+    async with pool(max_running=1) as tried:
         adapter = Adapter(tried.channel)
         await adapter.hello(A, accepted("one"), accepted("two"))
         await tried.until([2, 0])

@@ -102,9 +102,9 @@ async def polled(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Polled]:
     engine = MetricsServer()
     server = await asyncio.start_server(engine.handle, "127.0.0.1", 0)
     address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    picker = make_picker(PickerConfig(endpoints=address, endpoint_requests=4), ServiceCounters())
+    picker = make_picker(PickerConfig(endpoints=address, max_running=4), ServiceCounters())
     picker.set_endpoints([address])
-    poll = EnginePoll(picker, "/metrics", 0.001)
+    poll = EnginePoll(picker, ["/metrics"], 0.001)
 
     async def asked(times: int) -> None:
         until = engine.calls + times

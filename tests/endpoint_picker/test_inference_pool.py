@@ -205,12 +205,12 @@ def test_the_api_is_named_or_the_clusters_own(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"ca\.crt"):
         cluster_api("", {"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
     for url in ("https://127.0.0.1:1", "127.0.0.1:1", "http://127.0.0.1"):
-        with pytest.raises(ConfigError, match="kubernetes"):
+        with pytest.raises(ConfigError, match="endpoints: "):
             cluster_api(url, {})
 
 
 async def test_a_picker_is_ready_once_it_knows_the_pools_pods_even_if_there_are_none(api: KubernetesServer) -> None:
-    config = PickerConfig(listen="127.0.0.1:0", inference_pool="ml/engines")
+    config = PickerConfig(listen="127.0.0.1:0", endpoints="ml/engines")
     picker, source = make_picker(config, ServiceCounters()), InferencePool(plain(api), "ml", "engines")
     async with (
         serving(config, picker, source, SoleLeadership()) as server,

@@ -335,7 +335,7 @@ async def test_a_request_ends_when_envoy_says_so_and_is_charged_the_tokens_that_
     assert await served.stream().place(chat("y"), x_fairlead_user="ann") == then
 
 
-@pytest.mark.parametrize("served", [{"endpoints": A, "endpoint_requests": 1, "client_requests": 2}], indirect=True)
+@pytest.mark.parametrize("served", [{"endpoints": A, "max_running": 1, "client_requests": 2}], indirect=True)
 async def test_requests_wait_for_room_fairly_and_too_many_of_a_client_are_answered_with_429(served: Served) -> None:
     first = served.stream()
     await first.place(chat("x" * 4000), x_fairlead_user="ann")
@@ -379,7 +379,7 @@ async def test_a_stream_that_only_observes_follows_a_request_to_its_end(served: 
     assert sum(served.outstanding()) == 0
 
 
-@pytest.mark.parametrize("served", [{"endpoints": A, "endpoint_requests": 1}], indirect=True)
+@pytest.mark.parametrize("served", [{"endpoints": A, "max_running": 1}], indirect=True)
 async def test_a_request_that_waits_goes_to_an_endpoint_that_comes_and_is_refused_where_none_is_left(
     served: Served,
 ) -> None:

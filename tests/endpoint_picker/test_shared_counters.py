@@ -44,7 +44,7 @@ class SharingPicker:
 
     def __init__(self, redis: RedisServer, name: str = "pool") -> None:
         self.counters = ServiceCounters()
-        self._redis = open_redis(redis.url, "", "")
+        self._redis = open_redis(redis.url)
         self.sharing = SharedCounters(self._redis, name, self.counters)
 
     async def connect(self) -> None:
@@ -192,7 +192,7 @@ ENDPOINT = "10.0.0.1:80"
 async def test_two_pickers_count_a_client_together_and_each_goes_on_while_redis_is_away(tmp_path: Path) -> None:
     """Two processes give a request at a time to an endpoint. Of two that wait the one whose client had nothing goes."""
     redis = RedisServer(tmp_path)
-    settings = {"listen": "127.0.0.1:0", "metrics": "127.0.0.1:0", "endpoints": ENDPOINT, "endpoint_requests": 1}
+    settings = {"listen": "127.0.0.1:0", "metrics": "127.0.0.1:0", "endpoints": ENDPOINT, "max_running": 1}
     settings |= {"engine_metrics": "", "redis": redis.url}
     first, second = [Process("endpoint_picker", tmp_path / f"{number}.log", settings) for number in range(2)]
     try:

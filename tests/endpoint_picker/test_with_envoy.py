@@ -179,7 +179,7 @@ def test_a_header_of_the_caller_chooses_no_endpoint(front: Front) -> None:
 
 def test_a_flooder_delays_a_light_user_only_where_both_have_no_names(tmp_path: Path) -> None:
     """A flooder keeps 48 calls open at engines that run 4 each; a light user makes one call after the other."""
-    front = Front(tmp_path, {"step_seconds": 0.004, "max_num_seqs": 4}, endpoint_requests=4)
+    front = Front(tmp_path, {"step_seconds": 0.004, "max_num_seqs": 4}, max_running=4)
     try:
         before = {named: calls_before_the_light_user(front, named) for named in (False, True)}
     finally:
@@ -269,7 +269,7 @@ def test_a_picker_that_stands_by_takes_over_with_the_accounts_of_clients_once_th
     """Until it leads no picker is ready, and Envoy fails open; calls whose answers have begun go on."""
     redis = RedisServer(tmp_path)
     # Outputs of calls that are broken off are estimated by their time: here they count next to nothing.
-    front = Front(tmp_path, {"step_seconds": 0.01}, redis=redis.url, endpoint_requests=1, output_rate=0.001)
+    front = Front(tmp_path, {"step_seconds": 0.01}, redis=redis.url, max_running=1, output_rate=0.001)
     try:
         eventually(lambda: sorted(map(epoch, front.pickers)) == [0, 1], "one of two leads")
         standby, leader = sorted(front.pickers, key=epoch)

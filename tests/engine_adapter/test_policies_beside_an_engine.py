@@ -38,8 +38,7 @@ def measure(directory: Path, policy: str) -> Result:
         stack.adapter(
             "w",
             engine=engine.address,
-            kv_events=engine.events,
-            kv_replay=engine.replay,
+            kv_events=f"{engine.events},{engine.replay}",
             policy=policy,
             max_running=3,
             token_budget=64,

@@ -44,8 +44,7 @@ class Served:
             name,
             scheduler=f"{self.stack.addresses},{self.picker.address}",
             engine=engine.address,
-            kv_events=engine.events,
-            kv_replay=engine.replay,
+            kv_events=f"{engine.events},{engine.replay}",
             max_running=MOST_RUNNING,
             token_budget=64,
         )

@@ -18,7 +18,7 @@ MAX_TOKENS, STEP_SECONDS = 8000, 0.05
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     stack = Stack(tmp_path_factory.mktemp("stack"))
     try:
-        stack.worker("a", fake_step_seconds=STEP_SECONDS)
+        stack.worker("a", engine=f"fake:{STEP_SECONDS}")
         yield stack
     finally:
         stack.close()

@@ -22,7 +22,7 @@ def placements(gateway: Process) -> dict[str, int]:
 
 
 def test_while_no_scheduler_can_be_reached_gateways_choose_and_say_so(stack: Stack) -> None:
-    stack.worker("a", fake_step_seconds=STEP)
+    stack.worker("a", engine=f"fake:{STEP}")
     gateway = stack.gateway(throttle="none")
     stack.scheduler.kill()
     gateway.wait_for("scheduler is away")
@@ -34,7 +34,7 @@ def test_while_no_scheduler_can_be_reached_gateways_choose_and_say_so(stack: Sta
 
 def test_a_scheduler_killed_under_load_and_started_again(stack: Stack) -> None:
     for name in ("a", "b"):
-        stack.worker(name, fake_step_seconds=STEP)
+        stack.worker(name, engine=f"fake:{STEP}")
     gateway = stack.gateway(throttle="none")
     with Load(gateway.address, threads=4, max_tokens=20) as load:
         load.more(8)
@@ -50,7 +50,7 @@ def test_a_scheduler_killed_under_load_and_started_again(stack: Stack) -> None:
 
 
 def test_what_a_dead_gateway_had_under_way_is_given_up(stack: Stack) -> None:
-    stack.worker("a", fake_step_seconds=STEP)
+    stack.worker("a", engine=f"fake:{STEP}")
     doomed, survivor = stack.gateway(throttle="none"), stack.gateway(throttle="none")
     with caller(doomed.address) as stub:
         calls = [stub.Generate(request_for(f"Story {number}", 4000), timeout=60) for number in range(2)]

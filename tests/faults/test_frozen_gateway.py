@@ -7,7 +7,7 @@ from tests.services import Stack, eventually
 
 
 def test_calls_go_on_when_their_gateway_wakes(stack: Stack) -> None:
-    stack.worker("a", fake_step_seconds=0.05)
+    stack.worker("a", engine="fake:0.05")
     gateway = stack.gateway(throttle="none")
     request = request_for("Tell me", 300)
     with open_sync_channel(gateway.address) as channel:

@@ -33,7 +33,7 @@ def moved(clock: Path, tmp_path: Path, redis: RedisServer) -> Iterator[Stack]:
     stack = Stack(tmp_path, imports="tests.faults.moved_clock", redis=redis.url)
     stack.scheduler.wait_for("leads")
     stack.schedulers.append(stack.start("global_scheduler", redis=redis.url))
-    stack.worker("a", fake_step_seconds=0.005)
+    stack.worker("a", engine="fake:0.005")
     yield stack
     stack.close()
 
@@ -52,8 +52,8 @@ def created(http: HttpClient) -> int:
 def test_clocks_that_are_set_disturb_no_call_no_limit_and_no_lead(
     moved: Stack, clock: Path, redis: RedisServer
 ) -> None:
-    gateway = moved.gateway(http_listen="127.0.0.1:0", throttle="oit", user_per_minute=10_000, redis=redis.url)
-    limiter = moved.start("throttler", user_per_minute=PER_MINUTE)
+    gateway = moved.gateway(http_listen="127.0.0.1:0", throttle="oit:10000", redis=redis.url)
+    limiter = moved.start("throttler", throttle=f"oit:{PER_MINUTE}")
     http = HttpClient(gateway.wait_for("listening")["http_port"])
     stored = http.post(RESPONSES, {"input": "hello", "max_output_tokens": 4}).json["id"]
     assert admitted(limiter, "ann") == PER_MINUTE

@@ -16,7 +16,7 @@ STEP = 0.02
 @pytest.fixture
 def gateway(pair: Stack) -> Process:
     for name in ("a", "b"):
-        pair.worker(name, fake_step_seconds=STEP)
+        pair.worker(name, engine=f"fake:{STEP}")
     return pair.gateway(throttle="none")
 
 
@@ -46,7 +46,7 @@ def test_a_leader_that_ends_in_order_hands_over(pair: Stack, gateway: Process) -
 def test_a_worker_that_only_the_standby_knows_serves(pair: Stack, gateway: Process, redis: RedisServer) -> None:
     redis.kill()
     pair.schedulers.pop(0).kill()
-    pair.worker("c", fake_step_seconds=STEP)
+    pair.worker("c", engine=f"fake:{STEP}")
     with caller(gateway.address) as stub:
         pair.await_workers(stub)
         for name in ("a", "b"):

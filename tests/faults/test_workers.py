@@ -32,7 +32,7 @@ def slow(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
     """The settings of a worker that a test can stop within a long output: of the fake engine, unless the test names
     another."""
     if getattr(request, "param", "fake") == "fake":
-        return {"fake_step_seconds": STEP}
+        return {"engine": f"fake:{STEP}"}
     monkeypatch.setattr(services, "DEADLINE", VLLM_DEADLINE)
     return {**VLLM_SETTINGS, "model": save_small_model(tmp_path / "small")}
 
@@ -132,7 +132,7 @@ def test_frozen_and_awake_again(stack: Stack, gateway: Process, stub: Inference)
 def test_talking_but_without_steps(tmp_path: Path) -> None:
     stack = Stack(tmp_path, step_timeout=0.5)
     try:
-        stack.worker("a", fake_step_seconds=300)
+        stack.worker("a", engine="fake:300")
         stack.worker("b")
         gateway = stack.gateway(throttle="none")
         stack.workers["b"].pause()  # so that the call goes to the other one
@@ -185,7 +185,7 @@ def test_a_rolling_update_ends_no_call(stack: Stack, gateway: Process, stub: Inf
     for step in (2 * STEP, 2 * STEP, FAST, FAST):
         before = instances(stack)
         assert stack.workers[worker].terminate() == 0, "its call goes to the only other one"
-        stack.worker(worker, fake_step_seconds=step, drain_seconds=0.3)
+        stack.worker(worker, engine=f"fake:{step}", drain_seconds=0.3)
         eventually(partial(attached_since, stack, before), "another of that name attaches")
         worker = other(worker)
     responses = [*begun, *call]

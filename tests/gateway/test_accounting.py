@@ -108,7 +108,7 @@ async def interact(address: str) -> None:
 
 def test_status_shows_it(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
     stack.worker("a")
-    gateway = stack.gateway(throttle="rpm", user_per_minute=3, metrics="127.0.0.1:0")
+    gateway = stack.gateway(throttle="rpm:3", metrics="127.0.0.1:0")
     with pytest.raises(ThrottledUser):
         asyncio.run(interact(gateway.address))
     arguments = ["--scheduler", stack.scheduler.address, "--gateway", gateway.address, "--secret", SECRET]

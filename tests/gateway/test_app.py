@@ -24,5 +24,5 @@ def test_this_machine_alone_needs_no_keys(listen: str) -> None:
 def test_limits_are_checked() -> None:
     with pytest.raises(ConfigError, match="at least 16 characters"):
         GatewayConfig(secret="short")
-    with pytest.raises(ConfigError, match="user_per_minute: must be above 0, got 0"):
-        GatewayConfig(secret=SECRET, user_per_minute=0)
+    with pytest.raises(ConfigError, match="throttle: user_per_minute: must be above 0, got 0"):
+        GatewayConfig(secret=SECRET, throttle="oit:0")

@@ -16,7 +16,7 @@ def request(max_tokens: int) -> inference_pb2.GenerateRequest:
 
 
 async def test_a_call_outlives_its_connections_age_and_later_calls_take_another_connection(stack: Stack) -> None:
-    stack.worker("w", fake_step_seconds=0.02)
+    stack.worker("w", engine="fake:0.02")
     gateway = stack.gateway(connection_seconds=0.3)
     async with grpc.aio.insecure_channel(gateway.address) as channel:
         stub = inference_pb2_grpc.InferenceStub(channel)

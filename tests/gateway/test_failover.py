@@ -25,7 +25,7 @@ def request_for(text: str, max_tokens: int = 100) -> inference_pb2.GenerateReque
 def gateway(stack: Stack) -> Process:
     """A gateway before two slow workers."""
     for name in ("a", "b"):
-        stack.worker(name, fake_step_seconds=STEP)
+        stack.worker(name, engine=f"fake:{STEP}")
     return stack.gateway(throttle="none")
 
 

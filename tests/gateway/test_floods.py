@@ -56,7 +56,7 @@ async def together(address: str, flooders: int, calls: int) -> list[Counter[Outc
     ids=["gateway", "gateway per client", "worker"],
 )
 def test_a_flooder_fills_no_queue_for_others(stack: Stack, settings: dict[str, int], refusal: Outcome) -> None:
-    stack.worker("a", fake_step_seconds=0.005, max_running=4, max_waiting=1000 if settings else 30)
+    stack.worker("a", engine="fake:0.005", max_running=4, max_waiting=1000 if settings else 30)
     gateway = stack.gateway(throttle="none", **settings)
     for ends in asyncio.run(together(gateway.address, 2, 100)):
         assert ends.total() == 100

@@ -31,7 +31,7 @@ async def ask(address: str) -> None:
 def exposed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, dict[str, Process]]]:
     """A cluster whose services all have the endpoint, after a few calls."""
     stack = Stack(tmp_path_factory.mktemp("stack"), metrics="127.0.0.1:0")
-    stack.worker("w0", served_name="tiny", fake_step_seconds=0.005)
+    stack.worker("w0", model="tiny", engine="fake:0.005")
     gateway = stack.gateway()
     asyncio.run(ask(gateway.address))
     yield stack, {"gateway": gateway, "scheduler": stack.scheduler, "worker": stack.workers["w0"]}
@@ -113,7 +113,7 @@ def test_metrics_are_pushed_too_by_the_processes_that_spans_name(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
     stack = Stack(tmp_path)
     try:
-        stack.worker("w0", served_name="tiny")
+        stack.worker("w0", model="tiny")
         gateway = stack.gateway()
         asyncio.run(ask(gateway.address))
         for process in (gateway, stack.workers["w0"], stack.scheduler):

@@ -30,8 +30,8 @@ def served(stub: inference_pb2_grpc.InferenceStub) -> dict[str, int]:
 
 
 def test_each_models_calls_are_served_and_outlive_the_worker_that_serves_both(stack: Stack) -> None:
-    stack.worker("both", model="base,adapter", fake_step_seconds=STEP)
-    stack.worker("one", model="adapter", fake_step_seconds=STEP)
+    stack.worker("both", model="base,adapter", engine=f"fake:{STEP}")
+    stack.worker("one", model="adapter", engine=f"fake:{STEP}")
     gateway = stack.gateway(throttle="none")
     with grpc.insecure_channel(gateway.address) as channel:
         stub = inference_pb2_grpc.InferenceStub(channel)

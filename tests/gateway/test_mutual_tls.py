@@ -14,7 +14,7 @@ from serving.rpc.mutual_tls import INTERNAL_NAME, load_mutual_tls
 from tests.services import SECRET, Process, Stack, eventually
 
 
-def issue(folder: Path) -> dict[str, Path]:
+def issue(folder: Path) -> dict[str, str]:
     """A certificate that is its own authority, as services are told of it."""
     folder.mkdir()
     certificate, key = folder / "tls.crt", folder / "tls.key"
@@ -22,12 +22,12 @@ def issue(folder: Path) -> dict[str, Path]:
     curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
     files = ["-keyout", str(key), "-out", str(certificate)]
     subprocess.run(["openssl", "req", "-x509", *curve, *subject, *files], check=True, capture_output=True)
-    return {"internal_certificate": certificate, "internal_key": key, "internal_authority": certificate}
+    return {"internal_tls": f"{certificate},{key},{certificate}"}
 
 
-def status(scheduler: Process, shown: dict[str, Path]) -> scheduler_pb2.StatusResponse:
+def status(scheduler: Process, shown: dict[str, str]) -> scheduler_pb2.StatusResponse:
     """The scheduler's answer to one who shows this certificate, or none, and knows the secret."""
-    own = load_mutual_tls(*(str(file) for file in shown.values())) if shown else None
+    own = load_mutual_tls(shown.get("internal_tls", ""))
     with open_sync_channel(scheduler.address, own) as channel:
         stub = scheduler_pb2_grpc.AdminStub(channel)
         return stub.Status(scheduler_pb2.StatusRequest(), metadata=secret_metadata(SECRET), timeout=60)
@@ -52,15 +52,14 @@ def test_only_members_are_let_in(
         with pytest.raises(grpc.RpcError) as caught:
             status(scheduler, shown)
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-    for name, file in member.items():
-        monkeypatch.setenv(f"FAIRLEAD_{name.upper()}", str(file))
+    monkeypatch.setenv("FAIRLEAD_INTERNAL_TLS", member["internal_tls"])
     assert command.main(["status", "--scheduler", scheduler.address, "--secret", SECRET]) == 0
     assert "member" in capsys.readouterr().out
 
 
 def test_all_files_or_none(tmp_path: Path) -> None:
-    assert load_mutual_tls("", "", "") is None
-    with pytest.raises(ConfigError, match="all of them, or none"):
-        load_mutual_tls("a", "", "")
+    assert load_mutual_tls("") is None
+    with pytest.raises(ConfigError, match="internal_tls: expected CERTIFICATE,KEY,AUTHORITY, got 'a,b'"):
+        load_mutual_tls("a,b")
     with pytest.raises(ConfigError, match="internal TLS"):
-        load_mutual_tls(*[str(tmp_path / "missing")] * 3)
+        load_mutual_tls(",".join([str(tmp_path / "missing")] * 3))

@@ -67,7 +67,7 @@ def keeps_limits(gateway: Process) -> bool:
 @pytest.mark.e2e
 def test_four_gateways_have_one_limit_and_say_when_it_is_not_shared(stack: Stack, redis: RedisServer) -> None:
     stack.worker("a")
-    gateways = [stack.gateway(throttle="rpm", user_per_minute=8, redis=redis.url) for _ in range(4)]
+    gateways = [stack.gateway(throttle="rpm:8", redis=redis.url) for _ in range(4)]
     for gateway in gateways:
         eventually(partial(shares_limits, gateway), "limits are shared")
     results = within_a_minute(lambda: [attempt(gateways[number % 4]) for number in range(24)])
@@ -85,7 +85,7 @@ def test_four_gateways_have_one_limit_and_say_when_it_is_not_shared(stack: Stack
 def test_a_gateway_that_starts_without_redis_takes_its_part_and_no_more(stack: Stack, tmp_path: Path) -> None:
     stack.worker("a")
     nowhere = f"unix://{tmp_path}/no.sock"
-    gateway = stack.gateway(throttle="rpm", user_per_minute=40, redis=nowhere, gateways=20)
+    gateway = stack.gateway(throttle="rpm:40", redis=nowhere, gateways=20)
     completed = [attempt(gateway) for _ in range(12)].count(None)
     assert 2 <= completed <= 4, "a minute may turn once"
 
@@ -128,8 +128,8 @@ async def burst(gateways: list[Process], calls: int) -> int:
 
 @pytest.mark.e2e
 async def test_a_burst_at_four_gateways_under_overload(stack: Stack, redis: RedisServer) -> None:
-    stack.worker("a", fake_step_seconds=0.02, max_running=1)
-    gateways = [stack.gateway(user_per_minute=LIMIT, redis=redis.url) for _ in range(4)]
+    stack.worker("a", engine="fake:0.02", max_running=1)
+    gateways = [stack.gateway(throttle=f"oit:{LIMIT}", redis=redis.url) for _ in range(4)]
     for gateway in gateways:
         eventually(partial(shares_limits, gateway), "limits are shared")
     # No more calls than a busy machine answers within the minute that `burst` waits for them.

@@ -33,7 +33,7 @@ def refused(stub: inference_pb2_grpc.InferenceStub, request: inference_pb2.Gener
 
 def test_a_throttled_call_says_which_limit_and_when_to_retry(stack: Stack) -> None:
     stack.worker("a")
-    with grpc.insecure_channel(stack.gateway(throttle="rpm", user_per_minute=2).address) as channel:
+    with grpc.insecure_channel(stack.gateway(throttle="rpm:2").address) as channel:
         stub = inference_pb2_grpc.InferenceStub(channel)
 
         def call() -> ThrottledUser | None:
@@ -54,7 +54,7 @@ def test_a_throttled_call_says_which_limit_and_when_to_retry(stack: Stack) -> No
 def test_calls_that_are_refused_at_the_door_count_towards_their_user(stack: Stack) -> None:
     stack.worker("a")
     bad = inference_pb2.GenerateRequest(prompt=common_pb2.Prompt(text=""))
-    with grpc.insecure_channel(stack.gateway(throttle="rpm", user_per_minute=4).address) as channel:
+    with grpc.insecure_channel(stack.gateway(throttle="rpm:4").address) as channel:
         stub = inference_pb2_grpc.InferenceStub(channel)
 
         def outcome_of(request: inference_pb2.GenerateRequest) -> Outcome:
@@ -70,8 +70,8 @@ def test_calls_that_are_refused_at_the_door_count_towards_their_user(stack: Stac
 
 
 def test_under_overload_only_interactions_in_progress_go_on(stack: Stack) -> None:
-    stack.worker("a", fake_step_seconds=0.02, max_running=1)
-    gateway = stack.gateway(throttle="oit", user_per_minute=1)
+    stack.worker("a", engine="fake:0.02", max_running=1)
+    gateway = stack.gateway(throttle="oit:1")
     with grpc.insecure_channel(gateway.address) as channel:
         stub = inference_pb2_grpc.InferenceStub(channel)
         opened = list(stub.Generate(request_for(1, id="journey"), timeout=60))
@@ -98,8 +98,8 @@ def test_under_overload_only_interactions_in_progress_go_on(stack: Stack) -> Non
 
 @pytest.mark.parametrize("bound", [{"max_streams_per_client": 2}, {"max_streams": 16}], ids=["per client", "in all"])
 def test_no_bound_on_open_calls_cuts_an_interaction(stack: Stack, bound: dict[str, int]) -> None:
-    stack.worker("a", fake_step_seconds=0.01, max_running=32)
-    with grpc.insecure_channel(stack.gateway(user_per_minute=1000, **bound).address) as channel:
+    stack.worker("a", engine="fake:0.01", max_running=32)
+    with grpc.insecure_channel(stack.gateway(throttle="oit:1000", **bound).address) as channel:
         stub = inference_pb2_grpc.InferenceStub(channel)
         opened = list(stub.Generate(request_for(1, id="journey"), timeout=60))
         calls = [stub.Generate(request_for(1000), timeout=60) for _ in range(16)]

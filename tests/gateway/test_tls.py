@@ -38,9 +38,7 @@ def issue(folder: Path, name: str = "localhost") -> tuple[Path, Path]:
 def secure(stack: Stack, chain: Path, key: Path) -> tuple[Process, int]:
     """A gateway with TLS, and its port."""
     stack.worker("w0")
-    gateway = stack.start(
-        "gateway", scheduler=stack.addresses, tls_certificate=chain, tls_key=key, health_listen="127.0.0.1:0"
-    )
+    gateway = stack.start("gateway", scheduler=stack.addresses, tls=f"{chain},{key}", health_listen="127.0.0.1:0")
     port = int(gateway.address.rpartition(":")[2])
     eventually(lambda: gateway.logged("ready"), "it knows the worker")
     return gateway, port
@@ -168,5 +166,5 @@ def test_files_that_do_not_belong_together(tmp_path: Path) -> None:
     for wrong in ((chain, issue(other)[1]), (chain, tmp_path / "missing"), (key, key)):
         with pytest.raises(ConfigError, match=r"^tls: "):
             Certificate(str(wrong[0]), str(wrong[1]))
-    with pytest.raises(ConfigError, match="give both"):
-        GatewayConfig(secret=SECRET, tls_certificate=str(chain))
+    with pytest.raises(ConfigError, match=r"tls: expected CERTIFICATE,KEY, got"):
+        GatewayConfig(secret=SECRET, tls=str(chain))

@@ -25,10 +25,8 @@ def request_for(prompt_tokens: int, max_tokens: int) -> inference_pb2.GenerateRe
 
 def test_calls_reserve_settle_and_are_refused_with_the_limit_and_its_value(stack: Stack, tmp_path: Path) -> None:
     (tmp_path / "profiles.yaml").write_text(PROFILES)
-    stack.worker("a", fake_step_seconds=0.001)
-    gateway = stack.gateway(
-        throttle="rpm", profiles=tmp_path / "profiles.yaml", user_per_minute=1000, http_listen="127.0.0.1:0"
-    )
+    stack.worker("a", engine="fake:0.001")
+    gateway = stack.gateway(profiles=tmp_path / "profiles.yaml", throttle="rpm:1000", http_listen="127.0.0.1:0")
     http = HttpClient(gateway.wait_for("listening")["http_port"])
     with grpc.insecure_channel(gateway.address) as channel:
         stub = inference_pb2_grpc.InferenceStub(channel)

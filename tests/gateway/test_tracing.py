@@ -27,7 +27,7 @@ def test_an_interactions_calls_are_one_trace_across_services(
     stack: Stack, receiver: Receiver, endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
-    stack.worker("w0", fake_step_seconds=0.01, served_name="tiny")
+    stack.worker("w0", engine="fake:0.01", model="tiny")
     gateway = stack.gateway()
     asyncio.run(interact(gateway.address))
     assert gateway.terminate() == 0, "and what was recorded has been exported"
@@ -81,7 +81,7 @@ def test_a_call_after_an_interactions_end_joins_its_root(
     stack: Stack, receiver: Receiver, endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
-    stack.worker("w0", served_name="tiny")
+    stack.worker("w0", model="tiny")
     gateway = stack.gateway()
     asyncio.run(return_late(gateway.address))
     assert gateway.terminate() == 0
@@ -103,7 +103,7 @@ def test_a_refused_call_is_below_an_interaction_in_progress_or_stands_alone(
     stack: Stack, receiver: Receiver, endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
-    stack.worker("w0", served_name="tiny")
+    stack.worker("w0", model="tiny")
     gateway = stack.gateway()
     asyncio.run(overreach(gateway.address))
     assert gateway.terminate() == 0
@@ -128,8 +128,8 @@ def test_the_end_of_a_gateway_loses_no_span(
     stack: Stack, receiver: Receiver, endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
-    stack.worker("w0", served_name="tiny")
-    gateway = stack.gateway(user_per_minute=10_000)
+    stack.worker("w0", model="tiny")
+    gateway = stack.gateway(throttle="oit:10000")
     completed = asyncio.run(ask(gateway.address, 200))
     assert gateway.terminate() == 0
     assert len(receiver.named("text_completion tiny")) == completed == 200
@@ -141,7 +141,7 @@ def test_without_sampling_what_went_wrong_is_exported_and_nothing_else(
     stack: Stack, receiver: Receiver, endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
-    stack.worker("w0", served_name="tiny")
+    stack.worker("w0", model="tiny")
     gateway = stack.gateway(trace_ratio=0.0)
     asyncio.run(interact(gateway.address))
     assert gateway.terminate() == 0
@@ -152,7 +152,7 @@ def test_without_sampling_what_went_wrong_is_exported_and_nothing_else(
 
 def test_a_collector_that_is_away_changes_nothing(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
-    stack.worker("w0", served_name="tiny")
+    stack.worker("w0", model="tiny")
     gateway = stack.gateway()
     assert asyncio.run(ask(gateway.address, 50)) == 50
     assert gateway.terminate() == 0, "nor does it hold up the end"

@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def load(folder: Path) -> ServedModel:
-    return load_model(WorkerConfig(secret="s" * 16, model=str(folder), device="cpu", kv_tokens=64, threads=1))
+    return load_model(WorkerConfig(secret="s" * 16, model=str(folder), device="cpu", kv_tokens="64", threads=1))
 
 
 def test_a_folder_is_served(folder: Path) -> None:
@@ -104,17 +104,15 @@ def test_a_cache_without_room_for_one_block_is_refused() -> None:
 
 
 def test_the_fake_engine_serves_several_models_by_name() -> None:
-    def config(model: str, served_name: str = "") -> WorkerConfig:
-        return WorkerConfig(secret="s" * 16, engine="fake", model=model, served_name=served_name)
+    def config(model: str) -> WorkerConfig:
+        return WorkerConfig(secret="s" * 16, engine="fake", model=model)
 
     assert list(load_model(config("base, adapters/one/")).revisions) == ["base", "one"]
-    assert list(load_model(config("base", "served")).revisions) == ["served"]
+    assert list(load_model(config("served=base, two=a/b")).revisions) == ["served", "two"]
     with pytest.raises(ConfigError, match="model: each must have a name of its own, got a,b,a"):
         config("a,b,x/a")
     with pytest.raises(ConfigError, match="model: each model must have a name, got 'a,,b'"):
         config("a,,b")
-    with pytest.raises(ConfigError, match="served_name: must not be given with several models, got 2: a,b"):
-        config("a,b", "served")
 
 
 def test_arguments_of_vllm_are_a_mapping(tmp_path: Path) -> None:
@@ -137,10 +135,36 @@ def test_vllm_is_named_where_it_is_missing(folder: Path) -> None:
 def test_options_of_another_engine_are_refused() -> None:
     with pytest.raises(ConfigError, match="vllm_args: must not be given with the engine fake"):
         WorkerConfig(secret="s" * 16, engine="fake", vllm_args="{enforce_eager: true}")
-    with pytest.raises(ConfigError, match="vllm_runner: must not be given with the engine fake, got 'v2'"):
-        WorkerConfig(secret="s" * 16, engine="fake", vllm_runner="v2")
-    with pytest.raises(ConfigError, match="batch_invariant: must not be given with the engine vllm"):
-        WorkerConfig(secret="s" * 16, engine="vllm", batch_invariant=True)
+    for engine, complaint in (
+        ("vllm:v3", "vllm: must be followed by one of v1, v2, got 'v3'"),
+        ("vllm:batch-invariant", "vllm: must be followed by one of v1, v2, got 'batch-invariant'"),
+        ("transformers:v2", "transformers: must be followed by one of batch-invariant, got 'v2'"),
+        ("fake:-1", "fake: seconds of a step must be 0 or more, got -1"),
+        ("fake:0.1,0", "fake: bytes of a token must be above 0, got '0'"),
+        ("torch", "must be one of transformers, vllm, fake, got 'torch'"),
+    ):
+        with pytest.raises(ConfigError, match=f"engine: {complaint}"):
+            WorkerConfig(secret="s" * 16, engine=engine)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("4096", (4096, 0.3)), ("90%", (None, 0.9)), ("4096, 90%", (4096, 0.9))],
+)
+def test_a_cache_has_tokens_a_part_of_the_memory_or_both(text: str, size: tuple[int | None, float]) -> None:
+    assert WorkerConfig(secret="s" * 16, kv_tokens=text).cache == size
+
+
+@pytest.mark.parametrize("text", ["100%", "0%", "x%", "-1", "many", ""])
+def test_a_cache_size_that_is_none_is_refused_by_name(text: str) -> None:
+    with pytest.raises(ConfigError, match="kv_tokens: "):
+        WorkerConfig(secret="s" * 16, kv_tokens=text)
+
+
+def test_a_place_with_an_equals_sign_is_no_name() -> None:
+    assert WorkerConfig(secret="s" * 16, model="/models/a=b").model_names == ["a=b"]
+    named = WorkerConfig(secret="s" * 16, model="mine=organisation/model")
+    assert (named.model_names, named.model_place) == (["mine"], "organisation/model")
 
 
 def test_a_folder_is_one_model_whatever_its_name(folder: Path) -> None:

@@ -26,7 +26,7 @@ def settings(engine: str, model: Path) -> tuple[int, dict[str, object]]:
     """The tokens of a block, and the settings of a worker with room for one of the prefixes."""
     if engine == "fake":
         block = 16
-        own: dict[str, object] = {"fake_step_seconds": 0.01}  # the worker, not the gateway, is the bottleneck
+        own: dict[str, object] = {"engine": "fake:0.01"}  # the worker, not the gateway, is the bottleneck
     else:
         block = VLLM_BLOCK
         own = {**VLLM_SETTINGS, "model": save_small_model(model)}

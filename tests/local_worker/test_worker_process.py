@@ -112,7 +112,7 @@ async def test_a_stop_string_ends_the_output_before_it(gateway: Gateway) -> None
 
 
 async def test_an_aborted_request_ends_cancelled(start_service: StartService) -> None:
-    slow = start_service("local_worker", engine="fake", scheduler="127.0.0.1:1", fake_step_seconds=0.02)
+    slow = start_service("local_worker", scheduler="127.0.0.1:1", engine="fake:0.02")
     async with open_channel(slow.address) as channel:
         gateway = Gateway(channel)
         await gateway.send(submit("long", max_tokens=4000, ignore_eos=True))  # 80 s, if nothing ends it

@@ -1,13 +1,15 @@
 """docs/options.md is what the services' configuration classes say, and says enough of every option."""
 
-import dataclasses
 import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from serving.retired import options
+
 ROOT = Path(__file__).parents[2]
+MOST_OPTIONS = 50  # names, over all services
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +27,7 @@ def test_the_page_is_current(generator: ModuleType) -> None:
 
 
 def test_every_option_has_a_sentence_a_unit_and_a_situation_in_which_to_change_it(generator: ModuleType) -> None:
-    fields = [
-        (service, field) for service, config in generator.SERVICES.values() for field in dataclasses.fields(config)
-    ]
+    fields = [(service, field) for service, config in generator.SERVICES.values() for field in options(config)]
     for service, field in fields:
         about, where = field.metadata, f"{field.name} of the {service.value.lower()}"
         for text in (about["help"], about["change_when"]):
@@ -36,13 +36,25 @@ def test_every_option_has_a_sentence_a_unit_and_a_situation_in_which_to_change_i
         assert about["unit"] or about["choices"] or isinstance(field.default, bool), f"{where}: no unit"
 
 
-def test_a_row_has_flag_variable_default_and_unit(generator: ModuleType) -> None:
+def test_services_have_at_most_fifty_options(generator: ModuleType) -> None:
+    assert 40 <= len(generator.names()) <= MOST_OPTIONS
+
+
+def test_the_page_lists_every_option_once_and_the_six_that_matter_first(generator: ModuleType) -> None:
+    groups = {title: names.split() for title, names in generator.ORDER.items()}
+    listed = [name for names in groups.values() for name in names]
+    assert sorted(listed) == sorted(generator.names())
+    assert len(next(iter(groups.values()))) == 6
+
+
+def test_a_row_has_flag_services_default_and_unit(generator: ModuleType) -> None:
     page = generator.reference()
     for row in (
-        "| `--secret` | `FAIRLEAD_SECRET` | - | text |",
-        "| `--max-running` | `FAIRLEAD_WORKER_MAX_RUNNING` | - | requests |",
-        "| `--step-timeout` | `FAIRLEAD_SCHEDULER_STEP_TIMEOUT` | `30.0` | seconds |",
-        "| `--insecure` | `FAIRLEAD_GATEWAY_INSECURE` | off | on or off |",
-        "| `--throttle` | `FAIRLEAD_GATEWAY_THROTTLE` | `oit` | `oit`, `rpm`, `none` |",
+        "| **`--secret`** | gateway, scheduler, worker, adapter, throttler | - | text |",
+        "| `--max-running` | worker | - | requests |",
+        "| `--insecure` | gateway | off | on or off |",
+        "| `--dtype` | worker | `auto` | `auto`, `float32`, `bfloat16`, `float16` |",
+        "| `--step-timeout` | it is always 30.0 |",
+        "| `--tls-key` | write tls: CERTIFICATE,KEY |",
     ):
         assert row in page

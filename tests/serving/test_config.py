@@ -174,9 +174,3 @@ def test_no_service_takes_numbers_or_ports_that_fail_later(cls: type[GatewayConf
             load(cls, ServiceName.GATEWAY, [flag, value, "--secret", "sixteen letters!"], {}, prog="test")
         assert flag.strip("-").replace("-", "_") in str(raised.value).replace("-", "_")
         assert value in str(raised.value)
-
-
-def test_a_workers_own_limits() -> None:
-    flags = ["--fake-step-seconds", "-1", "--secret", "sixteen letters!"]
-    with pytest.raises(ConfigError, match="fake_step_seconds: must be 0 or more, got -1"):
-        load(WorkerConfig, ServiceName.WORKER, flags, {}, prog="test")

@@ -137,7 +137,7 @@ def test_a_running_worker_is_timed_or_the_reason_is_one_line(
         assert capsys.readouterr().err.startswith(problem)
         stack.workers.pop("a").kill()
         stack.await_workers(stub)
-        stack.worker("b", max_prompt_tokens=100, fake_step_seconds=0.004)
+        stack.worker("b", max_prompt_tokens=100, engine="fake:0.004")
         stack.await_workers(stub)
         assert main(command) == 0
     assert "48 calls timed" in capsys.readouterr().out  # two lengths, and 2, 4 and 8 short calls, three times

@@ -159,7 +159,7 @@ async def on_redis(
 ) -> AsyncIterator[list[Gateway]]:
     """Gateways on a real Redis, each with its own of `links`, once all know of each other and of `others`."""
     gateways, stores = list[Gateway](), list[RedisStore]()
-    for link in links or [open_redis(url, "", "") for _ in range(count)]:
+    for link in links or [open_redis(url) for _ in range(count)]:
         leases, expectations = LeasedQuota(seconds), Expectations(profiles)
         throttle, tokens = Oit(profiles, leases, seconds), TokenLimits(profiles, leases, WeightedTokens(), seconds)
         store = RedisStore(

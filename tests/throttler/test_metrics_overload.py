@@ -11,7 +11,7 @@ from serving.config import ConfigError
 from tests.services import DEADLINE, StartService, eventually
 from tests.throttler.rate_limit_client import client_of
 from throttler.config import ThrottlerConfig
-from throttler.metrics_overload import FRESH_SECONDS, MetricsOverload, MetricsUrl, metrics_urls
+from throttler.metrics_overload import FRESH_SECONDS, MetricsOverload, MetricsUrl, OverloadRule
 
 VLLM = """vllm:num_requests_running{engine="0"} 3.0
 vllm:num_requests_waiting{engine="0"} %s
@@ -61,7 +61,7 @@ async def pages() -> AsyncIterator[list[MetricsPage]]:
 
 @pytest.mark.parametrize("text", [VLLM, SGLANG, TENSORRT_LLM], ids=["vllm", "sglang", "tensorrt-llm"])
 async def test_waiting_requests_of_all_engines_are_added(pages: list[MetricsPage], text: str) -> None:
-    overload = MetricsOverload([page.url for page in pages], "", 10.0)
+    overload = MetricsOverload(OverloadRule([page.url for page in pages]))
     assert not overload(""), "nothing is known"
     for values, expected in (((4, 5), False), ((4, 6), True), ((10, 0), True), ((0, 0), False)):
         for page, value in zip(pages, values, strict=True):
@@ -75,7 +75,7 @@ async def test_any_metric_may_tell_and_those_that_do_not_answer_add_nothing(
 ) -> None:
     picker, away = pages
     picker.text = 'fairlead_picker_waiting{pool="a"} 2\nfairlead_picker_waiting{pool="b"} 1.5\n'
-    overload = MetricsOverload([picker.url, away.url], "fairlead_picker_waiting", 3.5)
+    overload = MetricsOverload(OverloadRule([picker.url, away.url], "fairlead_picker_waiting", 3.5))
     for _ in range(2):
         await overload.read()
         assert overload("")
@@ -89,7 +89,7 @@ async def test_any_metric_may_tell_and_those_that_do_not_answer_add_nothing(
 async def test_after_silence_nothing_is_overloaded(pages: list[MetricsPage]) -> None:
     clock = [0.0]
     pages[0].text = VLLM % 1
-    overload = MetricsOverload([pages[0].url], "", 1.0, lambda: clock[0])
+    overload = MetricsOverload(OverloadRule([pages[0].url], "", 1.0), lambda: clock[0])
     await overload.read()
     pages[0].text = ""
     for clock[0], expected in ((FRESH_SECONDS, True), (FRESH_SECONDS + 0.01, False)):
@@ -102,7 +102,7 @@ async def test_after_silence_nothing_is_overloaded(pages: list[MetricsPage]) -> 
 
 async def test_a_host_that_is_not_found_is_silent(pages: list[MetricsPage]) -> None:
     pages[0].text = VLLM % 1
-    overload = MetricsOverload([MetricsUrl("a..b", 80, "/metrics"), pages[0].url], "", 1.0)
+    overload = MetricsOverload(OverloadRule([MetricsUrl("a..b", 80, "/metrics"), pages[0].url], "", 1.0))
     await overload.read()
     assert overload("")
 
@@ -116,7 +116,7 @@ async def test_an_address_that_left_and_fails_when_it_is_back_is_told_again(
         return [(None, None, None, "", (address, 0)) for address in addresses]
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", addresses_of)
-    overload = MetricsOverload([MetricsUrl("engines", pages[0].port, "/metrics")], "", 1.0)
+    overload = MetricsOverload(OverloadRule([MetricsUrl("engines", pages[0].port, "/metrics")], "", 1.0))
     for behind_the_name in (["127.0.0.1", "127.0.0.2"], ["127.0.0.1"], ["127.0.0.2"], ["127.0.0.2"]):
         addresses[:] = behind_the_name
         await overload.read()
@@ -124,11 +124,11 @@ async def test_an_address_that_left_and_fails_when_it_is_back_is_told_again(
     assert sources == [f"127.0.0.2:{pages[0].port}"] * 2
 
 
-def test_urls_are_read() -> None:
-    assert metrics_urls("http://10.0.0.1:8000/metrics, http://[fd00::1]/m?q=1") == [
-        MetricsUrl("10.0.0.1", 8000, "/metrics"),
-        MetricsUrl("fd00::1", 80, "/m?q=1"),
-    ]
+def test_a_rule_has_urls_and_perhaps_a_metric_and_a_number() -> None:
+    urls = [MetricsUrl("10.0.0.1", 8000, "/metrics"), MetricsUrl("fd00::1", 80, "/m?q=1")]
+    for condition, rest in (("", ("", 10.0)), ("#a:b", ("a:b", 10.0)), ("#a>=2.5", ("a", 2.5)), ("#>=3", ("", 3.0))):
+        text = f"http://10.0.0.1:8000/metrics, http://[fd00::1]/m?q=1{condition}"
+        assert OverloadRule.parse(text) == (urls, *rest)
 
 
 @pytest.mark.parametrize(
@@ -138,9 +138,10 @@ def test_urls_are_read() -> None:
         ({"overload_metrics": "http://a:8000"}, "overload_metrics: expected http://host:port/path"),
         ({"overload_metrics": "http://a:99999/m"}, "overload_metrics: Port out of range"),
         ({"overload_metrics": "http://a/m", "scheduler": "a:1"}, "overload_metrics: must not be given with scheduler"),
-        ({"overload_metrics": "http://a/m", "overload_metric": "a b"}, "overload_metric: expected a metric's name"),
-        ({"overload_metric": "a"}, "overload_metric: needs overload_metrics"),
-        ({"overload_threshold": 0.0}, "overload_threshold: must be above 0, got 0.0"),
+        ({"overload_metrics": "http://a/m#a b"}, "overload_metrics: expected a metric's name after #, got 'a b'"),
+        ({"overload_metrics": "http://a/m#a>=0"}, "overload_metrics: expected a number above 0 after >=, got '0'"),
+        ({"overload_metrics": "http://a/m#a>=inf"}, "overload_metrics: expected a number above 0 after >=, got 'inf'"),
+        ({"overload_metrics": "http://a/m#>=x"}, "overload_metrics: could not convert"),
     ],
 )
 def test_mistakes_of_the_options_are_named(options: dict[str, Any], complaint: str) -> None:
@@ -153,7 +154,7 @@ async def test_limits_hold_while_the_metric_says_so(pages: list[MetricsPage], st
     page.text = VLLM % 0
     url = f"http://127.0.0.1:{page.port}/metrics"
     service = await asyncio.to_thread(
-        lambda: start_service("throttler", user_per_minute=1, overload_metrics=url, overload_threshold=5)
+        lambda: start_service("throttler", throttle="oit:1", overload_metrics=f"{url}#>=5")
     )
 
     def try_it() -> None:

@@ -110,7 +110,7 @@ def front(engine: int, tmp_path: Path) -> Iterator[Front]:
 
 
 def test_calls_are_refused_with_the_reason_and_interactions_go_on(start_service: StartService, front: Front) -> None:
-    caller = front(start_service("throttler", user_per_minute=2))
+    caller = front(start_service("throttler", throttle="oit:2"))
     opened = caller.get("ann", x_fairlead_interaction="journey")
     assert opened.status == 200
     carried = opened.headers[INTERACTION]
@@ -132,7 +132,7 @@ def test_without_redis_an_instance_goes_on_alone_and_without_the_service_calls_a
     start_service: StartService, front: Front, tmp_path: Path
 ) -> None:
     redis = RedisServer(tmp_path)
-    limiter = start_service("throttler", user_per_minute=4, redis=redis.url)
+    limiter = start_service("throttler", throttle="oit:4", redis=redis.url)
     eventually(lambda: shares_limits(limiter), "limits are shared")
     caller = front(limiter)
     assert caller.get("ann").status == 200
@@ -151,7 +151,7 @@ def test_tokens_are_reserved_and_booked_at_the_end_of_the_stream(
         "limits: {user_tokens_per_minute: 1000, user_cost_per_minute: 1500}\n"
         "apps: {default: {expected: {input: 300, output: 100}}}\n"
     )
-    limiter = start_service("throttler", user_per_minute=1000, profiles=tmp_path / "profiles.yaml")
+    limiter = start_service("throttler", throttle="oit:1000", profiles=tmp_path / "profiles.yaml")
     caller = front(limiter)
     with client_of(limiter) as client:
 

@@ -30,7 +30,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 
 
 def test_calls_over_the_limit_are_told_which_and_when_to_come_back(start_service: StartService) -> None:
-    with client_of(start_service("throttler", user_per_minute=2)) as client:
+    with client_of(start_service("throttler", throttle="oit:2")) as client:
         first, second, third = (client.ask(ANN) for _ in range(3))
         assert [answer.overall_code for answer in (first, second, third)] == [OK, OK, OVER_LIMIT]
         assert [answer.statuses[0].limit_remaining for answer in (first, second, third)] == [1, 0, 0]
@@ -43,7 +43,7 @@ def test_calls_over_the_limit_are_told_which_and_when_to_come_back(start_service
 
 
 def test_the_example_of_a_gateway_of_ones_own_asks(start_service: StartService) -> None:
-    service, said = start_service("throttler", user_per_minute=1), []
+    service, said = start_service("throttler", throttle="oit:1"), []
     for _ in range(2):
         command = [sys.executable, "examples/limits.py", "--user", "ann", "--service", service.address]
         said += subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout.splitlines()
@@ -68,7 +68,7 @@ def test_an_app_has_a_limit_for_each_tenant(start_service: StartService, tmp_pat
 
 
 def test_an_interaction_that_another_instance_opened_goes_on(start_service: StartService) -> None:
-    first, second = (start_service("throttler", user_per_minute=1) for _ in range(2))
+    first, second = (start_service("throttler", throttle="oit:1") for _ in range(2))
     with client_of(first) as client:
         opened = client.ask({**ANN, "interaction": "journey"})
     carried = response_headers(opened)[INTERACTION]
@@ -85,7 +85,7 @@ def test_an_interaction_that_another_instance_opened_goes_on(start_service: Star
 
 
 def test_forged_and_stolen_tokens_and_endless_new_interactions_gain_nothing(start_service: StartService) -> None:
-    with client_of(start_service("throttler", user_per_minute=3)) as client:
+    with client_of(start_service("throttler", throttle="oit:3")) as client:
         stolen = response_headers(client.ask({"user": "bob", "interaction": "journey"}))[INTERACTION]
         forged = "journey;token=" + base64.urlsafe_b64encode(bytes(44)).decode()
         unreadable = "journey;token=?"
@@ -95,7 +95,7 @@ def test_forged_and_stolen_tokens_and_endless_new_interactions_gain_nothing(star
 
 
 def test_a_call_is_over_the_limit_if_one_of_its_descriptors_is(start_service: StartService) -> None:
-    with client_of(start_service("throttler", user_per_minute=1)) as client:
+    with client_of(start_service("throttler", throttle="oit:1")) as client:
         assert client.admits(user="ann")
         both = client.ask({"user": "bob", "interaction": "journey"}, {"user": "ann"})
         assert both.overall_code == OVER_LIMIT
@@ -184,8 +184,8 @@ def test_only_a_proxy_with_the_secret_is_answered(start_service: StartService) -
 
 
 def test_with_a_scheduler_limits_hold_while_a_pool_is_overloaded(stack: Stack) -> None:
-    stack.worker("a", fake_step_seconds=0.02, max_running=1)
-    limiter = stack.start("throttler", user_per_minute=1, scheduler=stack.addresses)
+    stack.worker("a", engine="fake:0.02", max_running=1)
+    limiter = stack.start("throttler", throttle="oit:1", scheduler=stack.addresses)
     with (
         grpc.insecure_channel(stack.gateway(throttle="none").address) as channel,
         client_of(limiter) as client,
@@ -218,7 +218,7 @@ def test_calls_reserve_tokens_and_the_end_of_their_stream_settles_them(
     start_service: StartService, tmp_path: Path
 ) -> None:
     (tmp_path / "profiles.yaml").write_text(TOKENS)
-    with client_of(start_service("throttler", user_per_minute=100, profiles=tmp_path / "profiles.yaml")) as client:
+    with client_of(start_service("throttler", throttle="oit:100", profiles=tmp_path / "profiles.yaml")) as client:
         calls = [client.ask({**ANN, "request": name}) for name in "abcd"]
         assert [answer.overall_code for answer in calls] == [OK, OK, OK, OVER_LIMIT]
         left = [response_headers(answer).get("x-ratelimit-remaining-tokens") for answer in calls]
@@ -268,7 +268,7 @@ def test_the_hits_of_the_request_are_those_of_descriptors_without_their_own(
 
 def test_a_call_that_another_descriptor_refuses_reserves_nothing(start_service: StartService, tmp_path: Path) -> None:
     (tmp_path / "profiles.yaml").write_text(TOKENS)
-    with client_of(start_service("throttler", user_per_minute=1, profiles=tmp_path / "profiles.yaml")) as client:
+    with client_of(start_service("throttler", throttle="oit:1", profiles=tmp_path / "profiles.yaml")) as client:
         assert client.admits(user="bob")
         assert client.ask({**ANN, "request": "a"}, {"user": "bob"}).overall_code == OVER_LIMIT
         assert client.book(0, 0, **ANN) == 1000
@@ -299,7 +299,7 @@ def test_instances_share_one_limit_and_go_on_by_themselves_without_redis(
     start_service: StartService, tmp_path: Path
 ) -> None:
     redis = RedisServer(tmp_path)
-    services = [start_service("throttler", user_per_minute=8, redis=redis.url, gateways=4) for _ in range(4)]
+    services = [start_service("throttler", throttle="oit:8", redis=redis.url, gateways=4) for _ in range(4)]
     for service in services:
         eventually(partial(shares_limits, service), "limits are shared")
     admitted = []

@@ -64,24 +64,25 @@ async def answer(link: Redis) -> bool:
 
 async def test_password_and_tls(secured: tuple[RedisServer, int], authority: Path) -> None:
     _, port = secured
-    async with open_redis(f"rediss://127.0.0.1:{port}", "sesame", str(authority)) as link:
+    trusting = f"?ssl_ca_certs={authority}"
+    async with open_redis(f"rediss://:sesame@127.0.0.1:{port}{trusting}") as link:
         assert await answer(link)
-    for password, authorities in (("", str(authority)), ("wrong", str(authority)), ("sesame", "")):
-        async with open_redis(f"rediss://127.0.0.1:{port}", password, authorities) as link:
+    for before, after in (("", trusting), (":wrong@", trusting), (":sesame@", "")):
+        async with open_redis(f"rediss://{before}127.0.0.1:{port}{after}") as link:
             with pytest.raises((RedisError, OSError)):
                 await answer(link)
 
 
 def test_a_url_that_is_none() -> None:
     with pytest.raises(ConfigError, match=r"redis: .*scheme"):
-        open_redis("somewhere", "", "")
+        open_redis("somewhere")
 
 
 async def test_a_command_that_is_cancelled_never_ends_as_if_it_were_not(tmp_path: Path) -> None:
     """Wherever it is: else a service that ends would wait for a loop that goes on."""
     server = RedisServer(tmp_path)
     try:
-        async with open_redis(server.url, "", "") as link:
+        async with open_redis(server.url) as link:
             for steps in range(40):
                 command = asyncio.ensure_future(link.set("key", "value"))
                 for _ in range(steps):

@@ -104,7 +104,7 @@ async def test_gateways_share_limits_at_the_new_master(pair: Pair) -> None:
 
 
 async def test_a_scheduler_holds_its_lease_at_the_new_master(pair: Pair) -> None:
-    lease = LeaderLease(open_redis(pair.address.url, "", ""), "pool", "me", seconds=0.3)
+    lease = LeaderLease(open_redis(pair.address.url), "pool", "me", seconds=0.3)
     async with meanwhile(asyncio.create_task(lease.run(lambda: None))):
         await until(lambda: lease.epoch, "it leads")
         await pair.fail_over()
@@ -115,7 +115,7 @@ async def test_a_scheduler_holds_its_lease_at_the_new_master(pair: Pair) -> None
 
 
 async def test_pickers_keep_their_accounts_at_the_new_master(pair: Pair) -> None:
-    sharing = SharedCounters(open_redis(pair.address.url, "", ""), "pool", ServiceCounters())
+    sharing = SharedCounters(open_redis(pair.address.url), "pool", ServiceCounters())
     async with sharing.kept():
         await until(lambda: sharing.is_current, "the picker exchanges")
         await pair.fail_over()
@@ -126,7 +126,7 @@ async def test_pickers_keep_their_accounts_at_the_new_master(pair: Pair) -> None
 async def test_expectations_are_exchanged_at_the_new_master(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis_expectations, "EXCHANGE_SECONDS", 0.05)
     key = redis_expectations.LEARNED + "me"
-    async with open_redis(pair.address.url, "", "") as redis:
+    async with open_redis(pair.address.url) as redis:
         exchange = redis_expectations.exchange_for_ever(redis, "me", Expectations(PROFILES))
         async with meanwhile(asyncio.create_task(exchange)):
             await until(lambda: pair.servers[0].client.get(key), "the gateway exchanges")
@@ -142,7 +142,7 @@ async def test_interactions_are_shared_at_the_new_master(pair: Pair) -> None:
     def following(server: RedisServer) -> bool:
         return bool(server.client.pubsub_numsub(CHANNEL)[0][1] == 2)
 
-    links = [open_redis(pair.address.url, "", "") for _ in range(2)]
+    links = [open_redis(pair.address.url) for _ in range(2)]
     gateways = [SharedInteractions(link) for link in links]
     async with on_redis(pair.address.url, 2, PROFILES, SECONDS, links=links), AsyncExitStack() as tasks:
         for gateway, learn in zip(gateways, (learnt.append, learnt.remove), strict=True):

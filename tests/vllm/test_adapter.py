@@ -127,8 +127,7 @@ class Fleet:
             self.stack.adapter(
                 name,
                 engine=f"127.0.0.1:{engine.port}",
-                kv_events=engine.events,
-                kv_replay=engine.replay,
+                kv_events=f"{engine.events},{engine.replay}",
                 max_running=MOST_RUNNING,
                 token_budget=256,
                 quantum_tokens=QUANTUM,

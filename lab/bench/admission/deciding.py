@@ -77,7 +77,7 @@ async def leased(url: str, limit: int, gateways: int) -> AsyncIterator[tuple[Dec
     members, links = list[tuple[Throttler, RedisStore, LeasedQuota]](), list[Redis]()
     profiles = _profiles(limit)
     for _ in range(gateways):
-        leases, link = LeasedQuota(WINDOW), open_redis(url, "", "")
+        leases, link = LeasedQuota(WINDOW), open_redis(url)
         throttle, expectations = Oit(profiles, leases), Expectations(profiles)
         store = RedisStore(link, leases, throttle.window, expectations, window_seconds=WINDOW)
         members.append((_throttler(profiles, throttle, expectations, store), store, leases))

@@ -68,7 +68,7 @@ def with_tls(stack: Stack) -> Iterator[Gateway]:
     """Run a second gateway, with TLS, before the workers of the stack."""
     with tempfile.TemporaryDirectory() as folder:
         chain, key = _certificate(Path(folder))
-        tls = ["--tls-certificate", str(chain), "--tls-key", str(key)]
+        tls = ["--tls", f"{chain},{key}"]
         listen = ["--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--scheduler", stack.scheduler]
         log = Path(folder) / "gateway.log"
         process = ServiceProcess(

@@ -65,7 +65,7 @@ def fairlead(engine: str, policy: str, setting: Setting) -> Iterator[Endpoint]:
     }
     if engine == "vllm":
         arguments = f"{{enforce_eager: true, max_model_len: {sizes.context}}}"
-        worker_args |= {"vllm-args": arguments, "memory-fraction": sizes.memory_fraction}
+        worker_args |= {"vllm-args": arguments, "kv-tokens": f"{sizes.kv_tokens},{100 * sizes.memory_fraction:g}%"}
     stack = Stack(
         workers=1,
         log_dir=setting.logs,

@@ -26,7 +26,7 @@ def serving(stack: Stack, **settings: object) -> tuple[Process, HttpClient]:
 def shared_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A cluster of one worker, for tests that leave it as it was."""
     stack = Stack(tmp_path_factory.mktemp("stack"))
-    stack.worker("a", served_name="tiny", kv_tokens=2048)
+    stack.worker("a", model="tiny", kv_tokens=2048)
     yield stack
     stack.close()
 

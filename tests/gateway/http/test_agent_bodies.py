@@ -281,7 +281,7 @@ def test_what_was_answered_is_taken_back(http: HttpClient, arguments: Any) -> No
 
 
 def test_a_limit_above_the_context_can_be_refused(stack: Stack) -> None:
-    stack.worker("a", served_name="tiny")
+    stack.worker("a", model="tiny")
     gateway, http = serving(stack, excess_max_tokens="refuse")
     gateway.wait_for("ready")
     for path, body, name in (

@@ -39,7 +39,7 @@ def head(connection: socket.socket) -> bytes:
 
 def test_calls_that_do_not_end_in_time_are_refused(stack: Stack) -> None:
     """Streams, whole answers and gRPC calls: the error says that the gateway stops, and no outcome blames a caller."""
-    stack.worker("a", fake_step_seconds=0.05, kv_tokens=100_000, max_running=64)
+    stack.worker("a", engine="fake:0.05", kv_tokens=100_000, max_running=64)
     gateway, http = serving(stack, drain_seconds=0.5, throttle="none")
     streams = {path: http.begin(path, {**ask, "stream": True}) for path, ask in ASKS.items()}
     begun = {path: head(stream) for path, stream in streams.items()}
@@ -110,7 +110,7 @@ def test_a_caller_that_reads_slowly_is_told(stack: Stack) -> None:
 
 def test_only_an_answer_that_says_so_is_the_last(stack: Stack) -> None:
     """A stream had begun before the gateway knew that it stops, so the connection serves one more request."""
-    stack.worker("a", fake_step_seconds=0.02)
+    stack.worker("a", engine="fake:0.02")
     gateway, http = serving(stack)
     connection = http.begin(CHAT, {**LONG, "max_tokens": 20, "stream": True})
     with connection, http.connect() as idle:

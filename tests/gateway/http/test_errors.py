@@ -209,7 +209,7 @@ def test_a_key_that_may_not_name_users_is_served_as_its_tenant(stack: Stack, tmp
 
 def test_who_is_throttled_is_told_when_to_come_back(stack: Stack) -> None:
     stack.worker("a")
-    _, http = serving(stack, throttle="rpm", user_per_minute=1)
+    _, http = serving(stack, throttle="rpm:1")
     answers = [http.chat(max_tokens=1) for _ in range(3)]  # a minute may turn once
     refused = next(answer for answer in answers if answer.status != 200)
     assert refused.status == 429
@@ -225,7 +225,7 @@ LIMIT, REMAINING, RESET = (f"x-ratelimit-{figure}-requests" for figure in ("limi
 def test_an_answer_tells_what_remains_of_the_users_limit(stack: Stack) -> None:
     """The throttle is `oit`: nothing is overloaded, so that calls go on when nothing remains."""
     stack.worker("a")
-    _, http = serving(stack, user_per_minute=3)
+    _, http = serving(stack, throttle="oit:3")
     answers = [http.chat(max_tokens=1, stream=stream) for stream in (False, True, True, False)]
     answers.append(http.post(MESSAGES, {"messages": HELLO, "max_tokens": 1}))
     answers.append(http.chat(max_tokens=-1))
@@ -237,7 +237,7 @@ def test_an_answer_tells_what_remains_of_the_users_limit(stack: Stack) -> None:
 
 def test_a_refused_body_counts_by_its_bytes(stack: Stack) -> None:
     stack.worker("a")
-    _, http = serving(stack, user_per_minute=40)
+    _, http = serving(stack, throttle="oit:40")
     answers = [http.post(CHAT, body) for body in (b"[]", b" " * 4 * REFUSED_BYTES, b"[]")]
     assert [answer.status for answer in answers] == [400, 400, 400]
     assert [answer.headers[REMAINING] for answer in answers] == ["39", "34", "33"]
@@ -271,7 +271,7 @@ def test_without_a_throttle_no_limit_is_told(http: HttpClient) -> None:
 
 
 def test_a_deadline(stack: Stack) -> None:
-    stack.worker("a", fake_step_seconds=0.05)
+    stack.worker("a", engine="fake:0.05")
     _, http = serving(stack)
     answer = http.post(CHAT, {"messages": HELLO}, x_fairlead_timeout="0.3")
     assert answer.status == 504

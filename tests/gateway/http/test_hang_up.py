@@ -8,7 +8,7 @@ LONG = {"messages": HELLO, "ignore_eos": True, "max_tokens": 4000}
 
 
 def test_a_caller_that_hangs_up_cancels_its_calls(stack: Stack) -> None:
-    stack.worker("a", fake_step_seconds=0.02)
+    stack.worker("a", engine="fake:0.02")
     gateway, http = serving(stack)
     for body in (LONG, {**LONG, "stream": True}):
         with http.begin(CHAT, body):
@@ -38,7 +38,7 @@ def test_a_caller_that_reads_nothing_is_given_up(stack: Stack) -> None:
 
 
 def test_a_drain_lets_streams_end(stack: Stack) -> None:
-    stack.worker("a", fake_step_seconds=0.02)
+    stack.worker("a", engine="fake:0.02")
     gateway, http = serving(stack)
     body = {"messages": HELLO, "ignore_eos": True, "max_tokens": 40, "stream": True}
     with http.begin(CHAT, body) as stream, http.connect() as idle:
@@ -54,7 +54,7 @@ def test_a_drain_lets_streams_end(stack: Stack) -> None:
 
 def test_a_stream_that_waits_is_kept_alive(stack: Stack) -> None:
     """Takes 20 s, in which nothing happens: the time after which nobody between would take a connection for dead."""
-    stack.worker("a", fake_step_seconds=0.05, max_running=1)
+    stack.worker("a", engine="fake:0.05", max_running=1)
     _, http = serving(stack)
     with http.begin(CHAT, LONG):
         eventually(lambda: stack.requests() == 1, "the worker has no place left")

@@ -27,8 +27,8 @@ def test_calls_of_an_interaction_are_counted_together(shared: tuple[Process, Htt
 
 
 def test_under_overload_an_interaction_in_progress_goes_on(stack: Stack) -> None:
-    stack.worker("a", fake_step_seconds=0.02, max_running=1)
-    gateway, http = serving(stack, throttle="oit", user_per_minute=1)
+    stack.worker("a", engine="fake:0.02", max_running=1)
+    gateway, http = serving(stack, throttle="oit:1")
     opened = http.post(CHAT, BODY, x_fairlead_interaction="journey")
     with http.begin(TEXT, {"prompt": ["x"] * 8, "max_tokens": 2000, "ignore_eos": True}):
         eventually(lambda: any(line["models"] for line in gateway.logged("overload changed")), "overload")

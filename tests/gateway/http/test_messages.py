@@ -221,7 +221,7 @@ def test_keys_and_users(stack: Stack, tmp_path: Path) -> None:
     keys = tmp_path / "keys.yaml"
     hashed = hashlib.sha256(b"gold").hexdigest()
     keys.write_text(f"keys:\n  - {{hash: {hashed}, tenant: acme, names_users: true, apps: [chat]}}\n")
-    stack.worker("a", served_name="tiny")
+    stack.worker("a", model="tiny")
     gateway = stack.start("gateway", scheduler=stack.addresses, keys=keys, http_listen="127.0.0.1:0")
     http = HttpClient(gateway.wait_for("listening")["http_port"])
     gateway.wait_for("ready")
@@ -243,7 +243,7 @@ def test_who_cannot_be_served_now_is_told_so(stack: Stack) -> None:
 
 
 def test_an_error_in_a_stream_is_an_event(stack: Stack) -> None:
-    stack.worker("a", served_name="tiny", fake_step_seconds=0.05)
+    stack.worker("a", model="tiny", engine="fake:0.05")
     _, http = serving(stack)
     cut = http.post(MESSAGES, {**BODY, "max_tokens": 200, "stream": True}, x_fairlead_timeout="2")
     *_, last = cut.named_events

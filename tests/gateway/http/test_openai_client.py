@@ -148,14 +148,14 @@ def test_schemas_are_obeyed(http: HttpClient) -> None:
 
 
 def test_errors_have_their_classes_and_whoever_leaves_a_stream_cancels_its_call(stack: Stack) -> None:
-    stack.worker("a", served_name="tiny", fake_step_seconds=0.02)
+    stack.worker("a", model="tiny", engine="fake:0.02")
     gateway, http = serving(stack)
     assert run(CLIENT, HEAD + ERRORS, f"http://127.0.0.1:{http.port}/v1") == "done\n"
     eventually(lambda: gateway.logged("call ended")[-1]["outcome"] == "CANCELLED", "the call that was left ends")
 
 
 def test_it_comes_again_when_it_is_told_to(stack: Stack) -> None:
-    stack.worker("a", served_name="tiny", fake_step_seconds=0.02)
+    stack.worker("a", model="tiny", engine="fake:0.02")
     gateway, http = serving(stack, max_streams_per_client=1)
     with ThreadPoolExecutor() as threads:
         with http.begin(TEXT, {"prompt": "hello", "max_tokens": 4000, "ignore_eos": True}):

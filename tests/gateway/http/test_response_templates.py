@@ -60,9 +60,9 @@ def speaking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process
     save_scripted_model(folder / "shipped", PLAIN, SHIPPED_SCRIPTS, SHIPPED, SPECIAL)
     save_scripted_model(folder / "coder", CODER, CODER_SCRIPTS)
     stack = Stack(folder)
-    settings = {"engine": "transformers", "threads": 1, "kv_tokens": 4096, "dtype": "float32"}
+    settings = {"engine": "transformers", "kv_tokens": 4096, "dtype": "float32"}
     for name in REASONING:
-        stack.worker(name, **settings, served_name=name, model=str(folder / name))
+        stack.worker(name, **settings, model=f"{name}={folder / name}")
     gateway, http = serving(stack, throttle="none")
     gateway.wait_for("ready")
     yield gateway, http

@@ -176,7 +176,7 @@ def test_errors(http: HttpClient, fields: dict[str, Any], param: str, code: str)
 
 
 def test_an_error_in_a_stream_is_an_event(stack: Stack) -> None:
-    stack.worker("a", served_name="tiny", fake_step_seconds=0.05)
+    stack.worker("a", model="tiny", engine="fake:0.05")
     _, http = serving(stack)
     cut = http.post(RESPONSES, {**BODY, "max_output_tokens": 200, "stream": True}, x_fairlead_timeout="2")
     *events, last = cut.named_events

@@ -113,8 +113,8 @@ def test_under_overload_sessions_go_on_and_invented_ones_gain_nothing(stack: Sta
     profiles = tmp_path / "profiles.yaml"
     profiles.write_text(f"limits: {{kappa: {KAPPA}}}\n")
     # Answers of 200 s each keep the worker busy for longer than the test can take.
-    stack.worker("a", fake_step_seconds=0.1, max_running=1)
-    gateway, http = serving(stack, throttle="oit", user_per_minute=1, profiles=profiles)
+    stack.worker("a", engine="fake:0.1", max_running=1)
+    gateway, http = serving(stack, throttle="oit:1", profiles=profiles)
     for user in ("agent", "parent"):
         assert post(http, {"x-session-id": "main"}, user=user).status == 200
     opened = calls(post(http, {}, {"tools": TOOLS}, user="caller"), "caller")

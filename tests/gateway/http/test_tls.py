@@ -24,9 +24,7 @@ def status(port: int, roots: Path) -> int:
 def test_calls_are_encrypted_and_the_certificate_is_replaced(stack: Stack, tmp_path: Path) -> None:
     chain, key = issue(tmp_path)
     stack.worker("a")
-    gateway = stack.start(
-        "gateway", scheduler=stack.addresses, tls_certificate=chain, tls_key=key, http_listen="127.0.0.1:0"
-    )
+    gateway = stack.start("gateway", scheduler=stack.addresses, tls=f"{chain},{key}", http_listen="127.0.0.1:0")
     port = gateway.wait_for("listening")["http_port"]
     eventually(lambda: status(port, chain) == 200, "the gateway knows the worker")
     with pytest.raises((ConnectionError, http.client.HTTPException)):

@@ -72,7 +72,7 @@ def test_only_who_has_a_key_is_told(stack: Stack, tmp_path: Path) -> None:
 
 
 def test_a_client_may_have_so_many_under_way(stack: Stack) -> None:
-    stack.worker("a", fake_step_seconds=0.02)
+    stack.worker("a", engine="fake:0.02")
     _, http = serving(stack, max_streams_per_client=1)
     with http.begin(CHAT, {"messages": HELLO, "max_tokens": 1900, "ignore_eos": True, "stream": True}) as stream:
         assert stream.recv(12) == b"HTTP/1.1 200"

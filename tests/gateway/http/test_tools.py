@@ -194,8 +194,8 @@ def speaking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process
     folder = tmp_path_factory.mktemp("speaking")
     save_scripted_model(folder / "model", TEMPLATE, SCRIPTS)
     stack = Stack(folder)
-    settings = {"engine": "transformers", "served_name": "tiny", "threads": 1, "kv_tokens": 4096, "dtype": "float32"}
-    stack.worker("a", **settings, model=str(folder / "model"))
+    settings = {"engine": "transformers", "kv_tokens": 4096, "dtype": "float32"}
+    stack.worker("a", **settings, model=f"tiny={folder / 'model'}")
     gateway, http = serving(stack, throttle="none")
     gateway.wait_for("ready")
     yield gateway, http

@@ -14,7 +14,7 @@ def shared_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A cluster of two workers, for tests that leave it as it was."""
     stack = Stack(tmp_path_factory.mktemp("stack"))
     for name in ("a", "b"):
-        stack.worker(name, served_name="tiny", kv_tokens=2048, max_running=2, fake_step_seconds=0.02)
+        stack.worker(name, model="tiny", kv_tokens=2048, max_running=2, engine="fake:0.02")
     yield stack
     stack.close()
 
@@ -22,7 +22,7 @@ def shared_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 @pytest.fixture(scope="module")
 def served(shared_stack: Stack) -> Process:
     """A gateway with a page, without keys."""
-    return shared_stack.gateway(page_listen="127.0.0.1:0", user_per_minute=1000)
+    return shared_stack.gateway(page_listen="127.0.0.1:0", throttle="oit:1000")
 
 
 @pytest.fixture(scope="module")

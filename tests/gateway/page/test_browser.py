@@ -130,7 +130,7 @@ def test_all_of_it_works_by_keyboard(browser: Browser, page: str, served: Proces
 def test_it_survives_a_restart_of_gateway_and_scheduler(browser: Browser, tmp_path: Path) -> None:
     stack = Stack(tmp_path)
     try:
-        stack.worker("a", served_name="tiny", fake_step_seconds=0.02)
+        stack.worker("a", model="tiny", engine="fake:0.02")
         listen = own_address()
         gateway = stack.gateway(page_listen=listen)
         enter(browser, f"http://{listen}")

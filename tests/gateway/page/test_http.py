@@ -134,7 +134,7 @@ def test_rights_of_keys_hold_on_the_page(shared_stack: Stack, tmp_path: Path) ->
 
 
 def test_a_limit_that_is_used_up_is_shown_with_its_end(shared_stack: Stack) -> None:
-    gateway = shared_stack.gateway(page_listen="127.0.0.1:0", user_per_minute=1)
+    gateway = shared_stack.gateway(page_listen="127.0.0.1:0", throttle="oit:1")
     viewer = Viewer(gateway.wait_for("listening")["page_port"])
     viewer.log_in()
 
@@ -167,5 +167,5 @@ def test_a_public_page_needs_tls_or_an_explicit_word(listen: str) -> None:
     with pytest.raises(ConfigError, match="the admin secret would cross the network in clear"):
         GatewayConfig(secret=SECRET, page_listen=listen)
     assert GatewayConfig(secret=SECRET, page_listen=listen, insecure=True).page_listen == listen
-    assert GatewayConfig(secret=SECRET, page_listen=listen, tls_certificate="c", tls_key="k").page_listen == listen
+    assert GatewayConfig(secret=SECRET, page_listen=listen, tls="c,k").page_listen == listen
     assert GatewayConfig(secret=SECRET).page_listen == "", "there is no page unless it is asked for"

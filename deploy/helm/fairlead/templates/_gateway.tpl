@@ -8,22 +8,17 @@
 {{- end }}
 
 {{- define "fairlead.gateway.settings" -}}
-{{- $options := dict "DRAIN_SECONDS" (include "fairlead.gateway.drain" .) "GATEWAYS" (.Values.gateway.autoscaling.max | default .Values.gateway.most) }}
+{{- $options := dict "DRAIN_SECONDS" (include "fairlead.gateway.drain" .) }}
 {{- if .Values.monitoring }}
   {{- $_ := set $options "METRICS" "[::]:9464" }}
 {{- end }}
 {{- if .Values.tls }}
-  {{- $_ := set $options "TLS_CERTIFICATE" "/etc/fairlead/tls/tls.crt" }}
-  {{- $_ := set $options "TLS_KEY" "/etc/fairlead/tls/tls.key" }}
+  {{- $_ := set $options "TLS" "/etc/fairlead/tls/tls.crt,/etc/fairlead/tls/tls.key" }}
   {{- $_ := set $options "HEALTH_LISTEN" "[::]:7001" }}
-{{- end }}
-{{- if .Values.tracing }}
-  {{- $_ := set $options "TRACE_RATIO" "0.05" }}
-  {{- $_ := set $options "SLOW_SECONDS" "30" }}
 {{- end }}
 {{- $settings := include "fairlead.settings" (list $ "GATEWAY" (list "files/gateway.env") (merge (deepCopy .Values.gateway.settings) $options)) }}
 {{- with .Values.tracing }}
-  {{- $settings = printf "%s\nOTEL_EXPORTER_OTLP_TRACES_ENDPOINT: %s" $settings . }}
+  {{- $settings = printf "%s\nOTEL_EXPORTER_OTLP_TRACES_ENDPOINT: %s\nOTEL_TRACES_SAMPLER_ARG: \"0.05\"" $settings . }}
 {{- end }}
 {{- $settings }}
 {{- end }}

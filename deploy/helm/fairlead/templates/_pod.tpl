@@ -60,12 +60,12 @@ capabilities: {drop: [ALL]}
 
 {{- define "fairlead.redisVariables" -}}
 {{- if .Values.redis.url }}
-- {name: FAIRLEAD_REDIS, value: {{ .Values.redis.url | quote }}}
 {{- with .Values.redis.password }}
-- name: FAIRLEAD_REDIS_PASSWORD
+- name: REDIS_PASSWORD
   valueFrom:
     secretKeyRef: {name: {{ .secret }}, key: {{ .key }}}
 {{- end }}
+- {name: FAIRLEAD_REDIS, value: {{ .Values.redis.password | empty | ternary .Values.redis.url (regexReplaceAll "^(rediss?://)([^@]*@)?" .Values.redis.url "${1}:$(REDIS_PASSWORD)@") | quote }}}
 {{- else }}
 - {name: FAIRLEAD_REDIS, value: "redis://:$(FAIRLEAD_SECRET)@{{ .Release.Name }}-redis:6379"}
 {{- end }}

@@ -113,7 +113,7 @@ containers:
           fieldRef: {fieldPath: status.podIP}
       {{- else if not $isAdapter }}
       # As many compute threads as the limit allows: the default would count the whole node's.
-      - name: FAIRLEAD_WORKER_THREADS
+      - name: OMP_NUM_THREADS
         valueFrom:
           resourceFieldRef: {containerName: worker, resource: limits.cpu}
       {{- end }}
