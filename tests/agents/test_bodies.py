@@ -18,7 +18,7 @@ BODIES = Path(__file__).parent / "bodies"
 
 
 @pytest.mark.parametrize("name", [*AGENTS, *COMMANDS])
-def test_what_programs_send_is_answered(quick_cluster: Cluster, name: str) -> None:
+def test_requests_recorded_from_programs_are_answered(quick_cluster: Cluster, name: str) -> None:
     def status(record: dict[str, Any]) -> int:
         client = HttpClient(quick_cluster.port)
         return client.post(record["path"], record["body"], authorization=f"Bearer {KEY}").status

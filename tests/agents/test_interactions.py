@@ -113,7 +113,7 @@ def test_a_task_is_one_interaction(quick_cluster: Cluster, api: Api) -> None:
     assert counted(another).interaction != name, "a task of its own"
 
 
-def test_what_is_left_of_a_conversation_continues_it(quick_cluster: Cluster, api: Api) -> None:
+def test_a_shortened_conversation_continues_the_interaction(quick_cluster: Cluster, api: Api) -> None:
     turns: Turns = [{"role": "user", "content": task(*STEPS)}]
     first = ask(quick_cluster.port, api, turns)
     later = ask(quick_cluster.port, api, turns + api.results(first.json))
@@ -218,7 +218,7 @@ def test_a_chat_without_tools_is_one_interaction_from_its_second_call_on(quick_c
     assert HEADER not in ask(quick_cluster.port, plain, turns, "other").headers, "another client asked nothing"
 
 
-def test_what_was_not_asked_before_is_no_chat(quick_cluster: Cluster) -> None:
+def test_questions_after_the_same_examples_are_no_conversation(quick_cluster: Cluster) -> None:
     chat = PLAIN["chat"]
     examples = [*user("ebb?"), {"role": "assistant", "content": "falls"}]
     for question in ("flood?", "slack?", "flood?"):

@@ -121,7 +121,7 @@ def test_no_header_evades_the_limit(behind: Behind, report: Report, name: str) -
 @pytest.mark.parametrize(
     "path", ["/metrics", "/reset_prefix_cache", "/v1/../metrics", "/v1/%2e%2e/metrics", "//metrics"]
 )
-def test_what_engines_have_beside_the_api_is_not_reached(behind: Behind, path: str) -> None:
+def test_paths_of_engines_outside_the_api_are_not_reached(behind: Behind, path: str) -> None:
     assert behind.status(path=path, x_fairlead_user=b"a curious user") == 404
 
 
@@ -188,7 +188,7 @@ def test_streams_that_are_reset_as_soon_as_they_begin(behind: Behind, sizes: Siz
     ],
     ids=["two lengths", "two content-lengths", "a coding", "a header", "an upgrade", "HTTP/1.0"],
 )
-def test_what_envoy_refuses_itself(behind: Behind, request_bytes: bytes) -> None:
+def test_envoy_refuses_malformed_requests_itself(behind: Behind, request_bytes: bytes) -> None:
     with socket.create_connection(("127.0.0.1", behind.port), timeout=DEADLINE) as connection:
         connection.sendall(request_bytes % PATH.encode())
         received = b""

@@ -190,7 +190,7 @@ def test_a_flood_of_frames(
 
 
 @pytest.mark.parametrize("data", OTHER_PROTOCOLS.values(), ids=OTHER_PROTOCOLS)
-def test_what_is_not_http2(shared_gateway: Process, data: bytes) -> None:
+def test_bytes_that_are_not_http2_end_the_connection(shared_gateway: Process, data: bytes) -> None:
     assert asyncio.run(send(shared_gateway.address, data)) == "connection closed"
     assert asyncio.run(honest.served(shared_gateway.address)) == 2
 

@@ -38,7 +38,7 @@ def test_the_first_may_end_first(folder: Path) -> None:
         assert read() == SECOND
 
 
-def test_what_nobody_holds_is_left_over_and_removed(folder: Path) -> None:
+def test_a_socket_without_a_holder_is_removed(folder: Path) -> None:
     with published(FIRST):
         [file] = folder.iterdir()
         left_over = file.with_name(file.name.replace("endpoint-", "endpoint-9"))
@@ -47,7 +47,7 @@ def test_what_nobody_holds_is_left_over_and_removed(folder: Path) -> None:
         assert list(folder.iterdir()) == [file]
 
 
-def test_what_is_no_endpoint_is_passed_over(folder: Path) -> None:
+def test_files_that_are_no_endpoints_are_passed_over(folder: Path) -> None:
     with published(FIRST):
         [file] = folder.iterdir()
         file.with_name(file.name.replace("endpoint-", "endpoint-9")).mkdir()

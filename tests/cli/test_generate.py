@@ -134,7 +134,7 @@ def test_piped_chat_ends_with_the_first_error(
     ],
 )
 @pytest.mark.parametrize("errors", ["surrogateescape", "strict"])
-def test_what_is_not_utf_8_is_one_line(
+def test_input_that_is_not_utf_8_is_refused_in_one_line(
     gateway: str,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

@@ -45,7 +45,7 @@ def test_blocks_of_a_told_size_are_found_in_the_cache_and_long_outputs_are_whole
         ("deep.jsonl", b"[" * 100_000),
     ],
 )
-def test_what_cannot_be_read_is_one_line(
+def test_an_unreadable_file_is_named_in_one_line(
     tmp_path: Path, name: str, content: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / name).write_bytes(content)

@@ -134,7 +134,7 @@ def test_every_call_of_a_scenario_is_counted() -> None:
     assert len(ended) == len(run.records) == 4
 
 
-def test_what_goes_wrong_in_a_process_is_said_here() -> None:
+def test_an_error_in_a_child_process_is_raised_in_the_parent() -> None:
     with pytest.raises(SimulationFailed, match="field: not so"):
         list(run_jobs([Fails()], 1))
 

@@ -75,7 +75,7 @@ def test_a_request_is_found_by_its_callers_id_and_says_which_app_was_named(serve
     assert shown.count(", caller's id mine\n") == 2
 
 
-def test_what_nobody_remembers(served: tuple[str, str, str]) -> None:
+def test_an_unknown_interaction_is_reported_as_not_found(served: tuple[str, str, str]) -> None:
     done = called("trace", "unknown", "--gateway", served[0], "--secret", ADMIN)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "fairlead: no gateway remembers unknown\n")
 

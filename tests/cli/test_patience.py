@@ -51,7 +51,7 @@ def test_a_refusal_is_told_and_waited_out(capsys: pytest.CaptureFixture[str]) ->
     ],
     ids=["cannot be", "not soon", "had begun", "not there"],
 )
-def test_what_waiting_does_not_mend_is_raised(call: Refuses, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_that_waiting_does_not_mend_are_raised(call: Refuses, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(FairleadError):
         list(patiently(NOWHERE, call))
     assert capsys.readouterr().err == ""

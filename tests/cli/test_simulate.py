@@ -107,7 +107,7 @@ def test_an_interrupt_keeps_what_is_done(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["p99-ttft", "p99-ttft=2", "p50-ttft=2s", "p99-ttft=-2s", "mean-ttft=nans"])
-def test_what_is_no_objective_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_objective_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["simulate", "--trace", "mine.csv", "--objective", text])
     assert f"{text!r} is not of the form p99-ttft=2s" in capsys.readouterr().err
@@ -191,7 +191,7 @@ def test_accounts_are_kept_as_the_options_say() -> None:
         (("--trace", "none.csv"), "there is no trace none.csv"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(
+def test_impossible_options_are_refused_in_one_line(
     trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], said: str
 ) -> None:
     assert simulate(trace, tmp_path / "out", *options) == 1
@@ -249,7 +249,7 @@ def test_a_measured_profile_stands_for_gpu_and_model(trace: str, tmp_path: Path)
     assert measured == general
 
 
-def test_what_is_no_profile_is_named(trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_no_profile_is_named(trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     profile = write_log(tmp_path / "profile.json", [{"kv_tokens": 5}])
     assert simulate(trace, tmp_path, "--profile", str(profile)) == 1
     assert "profile.json" in capsys.readouterr().err
@@ -290,7 +290,7 @@ def test_clients_are_drawn_whatever_they_are_called(tmp_path: Path) -> None:
     assert "client _u" in (tmp_path / "out" / "dlpm+least-delay.svg").read_text()
 
 
-def test_what_of_a_trace_is_left_out_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_requests_left_out_of_a_trace_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [*requests(3), {"timestamp": 1, "prompt": WORD, "error": {"message": "no"}}]
     assert simulate(str(write_log(tmp_path / "log.jsonl", lines)), tmp_path / "out") == 0
     assert "1 requests that failed are left out" in capsys.readouterr().err

@@ -43,7 +43,7 @@ def test_a_client_that_gets_nothing_bars_the_configuration(tmp_path: Path, capsy
     assert "recommended: dlpm Q^u=64 + doubleq Q^w=1024, T_user=60, T_app=600" in said
 
 
-def test_what_makes_no_difference_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_option_without_effect_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One worker has no use for Q^w, and nobody comes near a limit."""
     options = ("--route-quantum-tokens", "512,1024", "--throttle", "rpm", "--app-per-minute", "5,600")
     assert tune(tmp_path, requests(8), *options, "--user-per-minute", "30,60") == 0

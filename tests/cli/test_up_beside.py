@@ -73,7 +73,7 @@ def test_engines_are_named_by_their_urls(text: str, engines: list[RunningEngine]
         ("http://a:1?events=x", "expected kv-events and kv-replay alone"),
     ],
 )
-def test_what_is_no_engine_is_refused_by_its_url(text: str, reason: str) -> None:
+def test_a_url_that_is_no_engine_is_refused(text: str, reason: str) -> None:
     with pytest.raises(ConfigError, match="--beside: ") as refused:
         parse_engines(text)
     assert reason in str(refused.value)

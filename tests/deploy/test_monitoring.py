@@ -60,7 +60,7 @@ def test_every_metric_exported_is_shown() -> None:
     assert {re.sub(r"_(bucket|sum|count)$", "", name) for name in declared()} - shown == set()
 
 
-def test_what_scales_workers_is_exported(render: Callable[[str], list[Manifest]]) -> None:
+def test_metrics_that_scale_workers_are_exported(render: Callable[[str], list[Manifest]]) -> None:
     scalers = [m for m in render(PRODUCTION) if m["kind"] == "HorizontalPodAutoscaler"]
     names = {metric["pods"]["metric"]["name"] for m in scalers for metric in m["spec"]["metrics"] if "pods" in metric}
     keda = yaml.safe_load((ROOT / "deploy/k8s/components/autoscaling-keda/worker.yaml").read_text())

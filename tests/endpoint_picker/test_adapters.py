@@ -110,7 +110,7 @@ async def test_requests_of_gateways_count_at_their_engines_until_they_end() -> N
         assert tried.adapters.attached == 0
 
 
-async def test_what_a_client_had_by_gateways_sends_its_next_requests_elsewhere() -> None:
+async def test_service_through_gateways_sends_a_clients_next_requests_elsewhere() -> None:
     """DoubleQ: ann has used up her quantum at A, by the tokens that the adapter reports."""
     async with pool(policy="doubleq", quantum_tokens=100) as tried:
         first = await tried.place("ann")

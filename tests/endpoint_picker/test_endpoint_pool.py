@@ -341,7 +341,7 @@ def test_a_request_that_moves_takes_room_where_it_goes_and_leaves_it_where_it_wa
         tried.check_invariants()
 
 
-def test_what_waits_beside_an_endpoint_is_no_room_for_others_and_goes_with_it() -> None:
+def test_requests_waiting_for_an_endpoint_take_no_others_room_and_leave_with_it() -> None:
     tried = pool("least-loaded")
     tried.set_endpoints(ADDRESSES[:1], 0.0)
     tried.waits_outside_engine(ADDRESSES[0], 2)
@@ -362,7 +362,7 @@ def test_a_request_that_moved_leaves_its_blocks_where_it_was_served() -> None:
     assert placed(tried, 1, b"a" * 48).matched_tokens == 12
 
 
-def test_what_rested_and_went_does_not_rest_when_it_comes_back() -> None:
+def test_an_endpoint_that_rested_and_left_takes_requests_when_it_returns() -> None:
     tried = pool("least-loaded")
     tried.set_endpoints(ADDRESSES[:2], 0.0)
     pick = placed(tried, 0)
@@ -383,7 +383,7 @@ def test_a_request_that_goes_while_it_waits_holds_up_nobody() -> None:
     placed(tried, 12)
 
 
-def test_what_others_have_of_an_engine_is_at_least_nothing_and_waits_too() -> None:
+def test_foreign_requests_at_an_engine_are_never_negative_and_count_as_waiting() -> None:
     tried = pool("least-loaded")
     tried.set_endpoints(ADDRESSES[:1], 0.0)
     for report, own, room in ((EndpointReport(), 3, 4), (EndpointReport(1, 2), 0, 1), (EndpointReport(), 0, 4)):
@@ -394,7 +394,7 @@ def test_what_others_have_of_an_engine_is_at_least_nothing_and_waits_too() -> No
             tried.rolled_back(pick)
 
 
-def test_what_a_client_has_of_an_engine_by_another_way_counts() -> None:
+def test_a_clients_requests_by_another_way_count_at_an_engine() -> None:
     policy = DoubleQ(RoutePolicyConfig(1000, WeightedTokens()))
     tried = EndpointPool(policy, WeightedTokens(), BlockIndex(60), SIZE, held_requests(1))
     tried.set_endpoints(ADDRESSES[:1], 0.0)
@@ -524,7 +524,7 @@ def test_a_first_client_with_service_is_not_lifted_by_one_that_has_less() -> Non
     assert taken.client == "bob", "of equals the one that waits longer"
 
 
-def test_what_does_not_wait_is_not_removed() -> None:
+def test_removing_a_request_that_does_not_wait_changes_nothing() -> None:
     held = held_requests(10)
     held.remove(request(0))
     held.add(request(1))
@@ -555,7 +555,7 @@ def test_a_client_may_have_so_many_waiting_and_no_more() -> None:
     assert len(held) == 3
 
 
-def test_what_an_endpoint_was_sent_long_ago_is_forgotten() -> None:
+def test_prefixes_sent_to_an_endpoint_long_ago_are_forgotten() -> None:
     tried = pool("least-loaded")
     tried.set_endpoints(ADDRESSES[:1], 0.0)
     matched = []
@@ -634,7 +634,7 @@ def matched(tried: EndpointPool, number: int, prompt: bytes) -> int:
     return pick.matched_tokens
 
 
-def test_what_an_endpoint_reports_replaces_what_was_assumed() -> None:
+def test_an_endpoints_report_replaces_the_assumed_prefixes() -> None:
     tried = pool("least-loaded")
     tried.set_endpoints(ADDRESSES[:1], 0.0)
     assert [matched(tried, number, b"a" * 48) for number in range(2)] == [0, 12]

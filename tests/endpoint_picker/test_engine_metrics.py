@@ -59,7 +59,7 @@ def test_the_names_of_each_engine(text: bytes, expected: tuple[int, int, float])
         VLLM.replace(b" 3.0", b" many"),
     ],
 )
-def test_what_is_no_report(text: bytes) -> None:
+def test_answers_that_are_no_report_are_refused(text: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         load_of(text)
 

@@ -95,7 +95,9 @@ async def test_token_ids_are_asked_of_nobody(server: TokenizingServer) -> None:
 @pytest.mark.parametrize(
     "fields", [{"prompt": ["a", "b"]}, {"system": "s", "messages": []}, {"input": "a"}, {"prompt": 7}, {}]
 )
-async def test_what_no_engine_tokenizes_is_text(server: TokenizingServer, fields: dict[str, Any]) -> None:
+async def test_a_prompt_that_no_engine_tokenizes_is_matched_as_text(
+    server: TokenizingServer, fields: dict[str, Any]
+) -> None:
     prompts = TokenPrompts(lambda: [server.address], "/tokenize")
     assert await prompts.read(body(**fields)) == prompt_of(body(**fields))
     assert not server.asked
@@ -202,7 +204,9 @@ async def test_blocks_of_another_size_are_reported_and_not_followed(caplog: pyte
 
 
 @pytest.mark.e2e
-async def test_what_another_caller_sent_to_an_engine_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_prefixes_that_another_caller_sent_to_an_engine_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(follower, "QUIET_SECONDS", 0.01)
     engine = EngineProcess(tmp_path / "engine.log", block=16)
     try:

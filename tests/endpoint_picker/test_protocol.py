@@ -231,7 +231,7 @@ async def test_the_endpoint_that_served_has_the_request(served: Served) -> None:
 
 
 @pytest.mark.parametrize("served", [{"policy": "least-delay"}, {"policy": "doubleq"}], indirect=True)
-async def test_what_was_charged_is_refunded_when_a_stream_is_cancelled(served: Served) -> None:
+async def test_the_charge_is_refunded_when_a_stream_is_cancelled(served: Served) -> None:
     """The client's charge is gone, so that its next request goes where the first one went."""
     stream = served.stream()
     first = await stream.place(chat("a" * 10_000), x_fairlead_user="ann")

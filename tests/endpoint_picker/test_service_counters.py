@@ -208,7 +208,7 @@ def test_a_lift_that_raises_nothing_is_not_sent() -> None:
     assert counters.begin(1) == {}
 
 
-def test_what_was_sent_and_not_confirmed_is_sent_with_all_else_once_the_rest_is_lost() -> None:
+def test_unconfirmed_changes_are_sent_again_with_all_counters_after_a_loss() -> None:
     counters = ServiceCounters()
     counters.charge("ann", 3)
     counters.begin(1)

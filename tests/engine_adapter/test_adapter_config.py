@@ -39,6 +39,6 @@ def test_the_key_of_an_engine_stands_in_its_url() -> None:
         ({"kv_events": ",tcp://pod:2"}, "kv_events: the first address must not be empty"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(options: dict[str, str], message: str) -> None:
+def test_options_that_do_not_fit_the_engine_are_refused_by_name(options: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         config(**options)

@@ -53,7 +53,7 @@ def test_blocks_are_stored_removed_and_cleared() -> None:
 
 
 @pytest.mark.parametrize("name", LEFT_OUT)
-def test_what_no_text_of_the_model_finds_is_left_out(name: str) -> None:
+def test_blocks_that_no_text_of_the_model_finds_are_left_out(name: str) -> None:
     assert events(stored=LEFT_OUT[name]) == []
 
 

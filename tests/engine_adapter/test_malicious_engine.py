@@ -204,7 +204,7 @@ HEADS: dict[str, tuple[bytes, bytes]] = {
 
 
 @pytest.mark.parametrize("name", HEADS)
-async def test_what_never_ends_is_left_after_some_mebibytes(engine: MaliciousEngine, name: str) -> None:
+async def test_an_endless_answer_is_left_after_some_mebibytes(engine: MaliciousEngine, name: str) -> None:
     engine.answers["/v1/completions"] = engine.endless(*HEADS[name])
     async with asyncio.timeout(60):
         with pytest.raises((EngineAway, EngineRefused)):

@@ -119,7 +119,7 @@ ENDLESS: Mapping[str, Any] = {
 
 
 @pytest.mark.parametrize("name", ENDLESS)
-async def test_what_never_ends_is_left(name: str) -> None:
+async def test_an_endless_stream_is_left(name: str) -> None:
     async with served() as (engine, api):
         engine.answers["Generate"] = endless(ENDLESS[name])
         async with asyncio.timeout(60):

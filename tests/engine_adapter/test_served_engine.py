@@ -201,7 +201,7 @@ def test_a_call_whose_connection_breaks_goes_on_elsewhere(served: Served) -> Non
         assert output_of(served.call(text, 5)) == output_after(text, 5)
 
 
-def test_what_does_not_fit_waits_here_and_an_abort_reaches_the_engine(served: Served) -> None:
+def test_requests_beyond_the_engines_room_wait_here_and_an_abort_reaches_the_engine(served: Served) -> None:
     with ThreadPoolExecutor(16) as callers:
         found = list(callers.map(lambda number: output_of(served.call(f"Story {number}", 30)), range(16)))
     assert found == [output_after(f"Story {number}", 30) for number in range(16)]

@@ -65,7 +65,7 @@ def test_texts_chats_and_cached_prefixes(served: ServedGrpc) -> None:
         served.call(common_pb2.Prompt(chat=required))
 
 
-def test_what_the_engine_lacks_is_refused_by_name(served: ServedGrpc) -> None:
+def test_parameters_that_the_engine_lacks_are_refused_by_name(served: ServedGrpc) -> None:
     apart = served.stack.gateway(throttle="none")
     refusals: list[tuple[str, Process, dict[str, Any]]] = [
         ("cache_scope: the engine, vllm 0.32.0 over gRPC, cannot", apart, {}),

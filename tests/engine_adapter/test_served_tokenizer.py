@@ -20,7 +20,7 @@ def archive(**files: bytes) -> bytes:
     return data.getvalue()
 
 
-def test_what_an_engine_sends_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokenizer_files_from_an_engine_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EngineAway, match="cannot be unpacked"):
         unpack_tokenizer(b"no archive")
     with pytest.raises(ConfigError, match="tokenizer: "):

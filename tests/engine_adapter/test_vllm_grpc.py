@@ -80,7 +80,7 @@ async def serving(step_seconds: float = 0.0) -> AsyncIterator[Serving]:
         await server.stop(None)
 
 
-async def test_what_an_engine_says_of_itself() -> None:
+async def test_an_engines_description_of_itself_is_read() -> None:
     async with serving() as served:
         info = served.engine.info
         assert (info.model, info.engine) == ("m", "vllm 0.32.0")
@@ -220,7 +220,7 @@ SAMPLING: dict[str, Any] = {
 }
 
 
-async def test_what_is_asked_of_vllm() -> None:
+async def test_a_request_becomes_vllms_request() -> None:
     async with serving() as served:
         await served.output("Once", min_tokens=2, max_tokens=3, **SAMPLING)
         given = served.servicer.last_request.sampling_params

@@ -46,7 +46,7 @@ def test_an_address_is_understood(address: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("address", WRONG)
-def test_what_is_no_address_is_refused_by_its_name(address: str) -> None:
+def test_an_address_that_is_none_is_refused_by_name(address: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         Client(address)
     assert caught.value.field == "address"

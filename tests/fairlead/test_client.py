@@ -194,7 +194,7 @@ def test_no_wait_goes_beyond_the_deadline(client: SyncClient, peer: Peer) -> Non
     assert len(peer.requests) == 1
 
 
-def test_what_cannot_succeed_is_not_tried_again(client: SyncClient, peer: Peer) -> None:
+def test_errors_that_cannot_succeed_are_not_retried(client: SyncClient, peer: Peer) -> None:
     peer.refusals = [InvalidRequest("must not be empty", "prompt.text")]
     with pytest.raises(InvalidRequest) as caught:
         client.generate("")

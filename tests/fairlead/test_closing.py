@@ -104,7 +104,7 @@ async def test_a_closed_client_makes_no_call(address: str, peer: Peer) -> None:
     assert len(peer.requests) == 1
 
 
-async def test_what_was_in_progress_when_the_client_closed_is_cancelled(patient: str) -> None:
+async def test_calls_in_progress_when_the_client_closes_are_cancelled(patient: str) -> None:
     client = Client(patient)
     chunks = aiter(client.stream("hi"))
     assert (await anext(chunks)).text == "Hel"

@@ -151,9 +151,7 @@ def test_a_server_without_the_method_is_the_wrong_one() -> None:
         ("UNKNOWN: said a proxy", ERRORS[Outcome.INTERNAL]),
     ],
 )
-def test_what_a_proxy_makes_of_a_call_is_retried_if_that_can_help(
-    address: str, status: str, expected: type[FairleadError]
-) -> None:
+def test_a_proxys_error_is_retried_if_that_can_help(address: str, status: str, expected: type[FairleadError]) -> None:
     assert type(from_call(fail(address, f"BARE_{status}"))) is expected
 
 

@@ -49,7 +49,7 @@ def test_a_scheduler_killed_under_load_and_started_again(stack: Stack) -> None:
     assert {line["attempts"] for line in gateway.logged("call ended")} == {1}
 
 
-def test_what_a_dead_gateway_had_under_way_is_given_up(stack: Stack) -> None:
+def test_calls_of_a_dead_gateway_are_given_up(stack: Stack) -> None:
     stack.worker("a", engine=f"fake:{STEP}")
     doomed, survivor = stack.gateway(throttle="none"), stack.gateway(throttle="none")
     with caller(doomed.address) as stub:

@@ -93,7 +93,7 @@ def test_with_a_redis_that_stands_still_the_leader_goes_on(pair: Stack, gateway:
     assert_all_completed(load)
 
 
-def test_what_the_leader_knew_the_standby_knows(pair: Stack, gateway: Process) -> None:
+def test_the_standby_knows_all_that_the_leader_knew(pair: Stack, gateway: Process) -> None:
     prompts = [f"{number}: " + "a long system prompt that fills some blocks of the cache. " * 4 for number in range(8)]
     with caller(gateway.address) as stub:
 

@@ -59,7 +59,7 @@ def test_broken_and_cancelled_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("outcome", [Outcome.REJECTED_INVALID, Outcome.REJECTED_TOO_LONG, Outcome.PERMISSION_DENIED])
-def test_what_a_caller_should_not_have_asked_for_is_no_outage(outcome: Outcome) -> None:
+def test_a_callers_own_mistake_is_no_outage(outcome: Outcome) -> None:
     refused = call(outcome, 2, entered=False, output=0)
     assert account(call(Outcome.COMPLETED, 1), refused) == AppOutcomes(invalid=1, tokens=50)
     alone = Accounting()

@@ -31,7 +31,7 @@ def test_given_up_after_three_attempts_without_a_token(lives: list[list[str]]) -
     assert attempts.tried == [f"worker-{number}" for number in range(1, attempts.number + 1)]
 
 
-def test_what_was_lost_while_the_gateway_stood_still_counts_once_for_each_worker() -> None:
+def test_losses_while_the_gateway_was_stopped_count_once_for_each_worker() -> None:
     attempts = Attempts()
     for worker in ("a", "b", "c", "a", "b"):
         attempts.begin()

@@ -126,7 +126,7 @@ async def test_who_waits_for_his_turn_and_leaves_holds_nobody(admission: Admissi
     ],
     ids=["token ids", "messages", "text", "contents"],
 )
-async def test_what_can_never_be_served_is_refused_before_any_worker_sees_it(
+async def test_a_prompt_that_can_never_be_served_is_refused_before_any_worker_sees_it(
     admission: Admission, tokenizer: HeldTokenizer, prompt: common_pb2.Prompt, got: str
 ) -> None:
     tokenizer.allowed.release()

@@ -24,7 +24,7 @@ def cached(address: str) -> int:
 
 
 @pytest.mark.parametrize("named", [("w0",), ()])
-def test_what_was_cached_is_computed_again(stack: Stack, named: tuple[str, ...]) -> None:
+def test_cached_prefixes_are_computed_again_after_a_flush(stack: Stack, named: tuple[str, ...]) -> None:
     stack.worker("w0")
     gateway = stack.gateway()
     assert [cached(gateway.address) for _ in range(2)] == [0, BLOCKS]

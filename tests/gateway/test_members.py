@@ -63,7 +63,7 @@ def test_a_new_leader_takes_nobody_away_that_it_never_knew() -> None:
     assert (names(members), members.inherited) == (["b"], 0)
 
 
-def test_what_only_a_standby_knows_is_a_member_until_the_leader_had_its_time() -> None:
+def test_a_worker_known_only_to_a_standby_is_a_member_until_the_leader_had_its_time() -> None:
     members = Members()
     members.update(state(member("a", draining=True), member("b")))
     members.follow()

@@ -111,7 +111,7 @@ def test_a_bad_field_is_named(
     ],
     ids=["huge", "just over", "prompt", "messages", "token ids"],
 )
-def test_what_can_never_fit_is_too_long(
+def test_a_prompt_that_can_never_fit_is_too_long(
     shared: inference_pb2_grpc.InferenceStub, request_: Request, field: str, limit: str, value: str
 ) -> None:
     error, call = refusal(shared, request_)

@@ -121,14 +121,14 @@ def test_whoever_floods_displaces_its_own_responses() -> None:
     assert store.find("flood 920", 1.0) is not None
 
 
-def test_what_is_larger_than_the_store_displaces_nothing() -> None:
+def test_a_response_larger_than_the_store_displaces_nothing() -> None:
     store = ResponseStore(2 * OVERHEAD, SECONDS)
     assert store.add(response("small"), 0.0)
     assert not store.add(response("large", "bob", 2 * OVERHEAD + 1), 0.0)
     assert store.find("small", 0.0) is not None
 
 
-def test_what_is_as_large_as_the_store_takes_its_place() -> None:
+def test_a_response_as_large_as_the_store_displaces_all_others() -> None:
     store = ResponseStore(2**14, SECONDS)
     for response_id in "ab":
         assert store.add(response(response_id, "ann", 2**14), 0.0)

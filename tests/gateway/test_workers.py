@@ -44,7 +44,7 @@ def said(text: str) -> Tokens:
     return Tokens(b"", text)
 
 
-async def test_what_happens_in_one_tick_is_one_message(workers: WorkerLinks, worker: ScriptedWorker) -> None:
+async def test_events_of_one_tick_are_one_message(workers: WorkerLinks, worker: ScriptedWorker) -> None:
     submit(workers, worker, "first").abort()
     submit(workers, worker, "second")
     message = await worker.commands.get()
@@ -52,9 +52,7 @@ async def test_what_happens_in_one_tick_is_one_message(workers: WorkerLinks, wor
     assert [item.request_id for item in message.aborts] == ["first"]
 
 
-async def test_what_no_message_can_hold_goes_in_several_and_breaks_nothing(
-    workers: WorkerLinks, worker: ScriptedWorker
-) -> None:
+async def test_events_too_large_for_one_message_go_in_several(workers: WorkerLinks, worker: ScriptedWorker) -> None:
     link, mib = workers.link(worker.address, ""), 1024 * 1024
     attempts = [
         link.submit(worker_pb2.Submit(request_id=str(number), attempt=1, token_ids=bytes(size * mib)), print)

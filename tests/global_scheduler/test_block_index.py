@@ -328,7 +328,7 @@ def held_by_two() -> BlockIndex:
 
 @pytest.mark.parametrize("slot", [0, 1])
 @pytest.mark.parametrize("gone", [1, 2, 3])
-def test_what_one_worker_evicts_another_keeps(slot: int, gone: int) -> None:
+def test_a_block_evicted_by_one_worker_stays_indexed_at_another(slot: int, gone: int) -> None:
     index = held_by_two()
     index.evicted(slot, pack_digests(chain((1, 1, 1))[::-1][:gone]))
     assert longest(index, packed((1, 1, 1)), 1 << slot) == (1 << slot, 3 - gone)

@@ -31,7 +31,7 @@ def test_a_digest_after_another_prefix_ends_the_path() -> None:
     assert letters_of(list(tree.along(chain("ax")))) == ["a", "x"]
 
 
-def test_what_follows_elsewhere_does_not_lengthen_a_match() -> None:
+def test_blocks_that_follow_at_another_worker_do_not_lengthen_a_match() -> None:
     tree = BlockTree()
     reached(tree, "abc")
     reached(tree, "x")
@@ -84,7 +84,7 @@ def test_a_node_that_expects_nobody_any_longer_is_like_one_that_never_did() -> N
     assert tree.join(leaf)
 
 
-def test_what_is_not_expected_at_a_worker_cannot_be_withdrawn_there() -> None:
+def test_blocks_not_expected_at_a_worker_cannot_be_withdrawn_there() -> None:
     node = Node(chain("a"), None)
     node.withdraw(1)
     node.expect(0)

@@ -72,7 +72,7 @@ class TestEveryPolicy:
         assert made.live(6) == [a, b]
         made.check_invariants()
 
-    def test_what_is_said_twice_or_of_the_unknown_changes_nothing(self, policy: str) -> None:
+    def test_repeated_events_and_events_of_unknown_requests_change_nothing(self, policy: str) -> None:
         made, members = dispatcher(policy)
         first = made.dispatch(request("1"), 0)
         assert made.dispatch(request("1"), 0) is first

@@ -279,7 +279,7 @@ async def test_a_malformed_request_is_answered_alone(channel: grpc.aio.Channel, 
     assert [reply.worker for reply in await dispatch(call, request("2"))] == ["w1"]
 
 
-async def test_what_others_placed_is_counted(channel: grpc.aio.Channel) -> None:
+async def test_requests_placed_by_others_are_counted(channel: grpc.aio.Channel) -> None:
     worker, admin = await attach(channel), scheduler_pb2_grpc.AdminStub(channel)
     gateway = scheduler_pb2_grpc.SchedulerStub(channel).Dispatch(metadata=METADATA)
     await dispatch(gateway, request("mine"))
@@ -306,7 +306,7 @@ async def test_a_malformed_accepted_request_costs_no_worker_its_place(channel: g
     await until_status(channel, lambda s: len(s.members) == 1 and s.members[0].load.running == 7)
 
 
-async def test_what_is_given_up_before_it_was_sent_is_not_booked(channel: grpc.aio.Channel) -> None:
+async def test_a_dispatch_given_up_before_it_was_sent_is_not_booked(channel: grpc.aio.Channel) -> None:
     await attach(channel)
     call = scheduler_pb2_grpc.SchedulerStub(channel).Dispatch(metadata=METADATA)
     await call.write(pb.DispatchBatch(requests=[request("1")], withdrawals=[pb.Withdrawal(request_id="1", attempt=1)]))

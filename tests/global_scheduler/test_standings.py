@@ -80,7 +80,7 @@ def test_the_busy_and_the_latest_of_the_idle_are_remembered(said: Said) -> None:
             assert standings.weighted(name) == sum(each.weighted for each in services.values())
 
 
-def test_what_does_not_fit_is_of_those_that_were_idle_longest() -> None:
+def test_standings_beyond_the_limit_leave_out_the_clients_idle_longest() -> None:
     standings = ClientServiceTable()
     for client in "abc":
         for worker in "vw":

@@ -214,7 +214,7 @@ def test_arguments_of_a_required_call_need_not_be_valid_if_the_tool_is_not_stric
     assert not is_allowed(grammars, free, '<tool_call>\n{"name": "weather", "arguments": 5}\n</tool_call>', "hermes")
 
 
-def test_what_cannot_be_promised_is_refused_by_name(grammars: Grammars) -> None:
+def test_calls_that_cannot_be_promised_are_refused_by_name(grammars: Grammars) -> None:
     with pytest.raises(InvalidRequest, match=r"prompt\.chat\.tool_choice: .*other"):
         grammar("other", REQUIRED)
     unique = {**CLOCK, "parameters": {"type": "object", "properties": {"a": {"type": "array", "uniqueItems": True}}}}

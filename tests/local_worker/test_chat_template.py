@@ -184,7 +184,7 @@ def test_a_call_that_the_written_tools_ask_for_is_read() -> None:
     assert [part.name for part in parts if isinstance(part, CallBegun)] == ["weather"]
 
 
-def test_what_a_model_ships_to_read_calls_is_left_to_it() -> None:
+def test_a_template_that_a_model_ships_for_reading_calls_is_left_to_it() -> None:
     made = tokenizer(SAID, SHIPPED)
     chat = Chat((ChatMessage("user", "Rain?"),), add_generation_prompt=False, tools=(WEATHER,))
     assert rendered(made, chat) == "user: Rain?\n"

@@ -53,7 +53,7 @@ async def checker() -> AsyncIterator[ConstraintChecker]:
     checker.close()
 
 
-async def test_what_takes_too_long_is_ended_and_refused_and_the_next_one_is_compiled(
+async def test_a_compilation_that_takes_too_long_is_ended_and_the_next_one_runs(
     checker: ConstraintChecker,
 ) -> None:
     with pytest.raises(InvalidRequest, match="takes more than 1 s of processor time") as refused:

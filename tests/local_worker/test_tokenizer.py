@@ -201,7 +201,7 @@ def test_a_chat_is_rendered_as_it_says(chat: Chat, text: str) -> None:
         Chat((ChatMessage("user", "x" * 100_000), ChatMessage("user", "")), False, True),
     ],
 )
-def test_what_a_template_rejects_is_refused_with_a_short_reason(chat: Chat) -> None:
+def test_a_chat_that_a_template_rejects_is_refused_with_a_short_reason(chat: Chat) -> None:
     tokenizer = byte_level()
     tokenizer._tokenizer.chat_template = TEMPLATE + "{{ raise_exception(messages) if messages[0].content|length > 99 }}"
     with pytest.raises(InvalidRequest) as caught:

@@ -148,7 +148,7 @@ def test_a_wrong_value_names_where_it_came_from() -> None:
         (("--name",), "argument --name: expected one argument"),
     ],
 )
-def test_what_is_no_option_is_refused_in_one_line(argv: tuple[str, ...], complaint: str) -> None:
+def test_an_unknown_option_is_refused_in_one_line(argv: tuple[str, ...], complaint: str) -> None:
     with pytest.raises(ConfigError) as caught:
         settings(*argv)
     assert str(caught.value) == complaint

@@ -99,6 +99,6 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("text", "complaint"), WRONG.items())
-def test_what_is_no_cost_is_said(text: str, complaint: str) -> None:
+def test_a_text_that_is_no_cost_function_is_refused_with_the_reason(text: str, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         cost_function(text)

@@ -27,7 +27,7 @@ def test_a_shared_option_may_be_plain_and_the_services_own_wins() -> None:
     assert variables(ServiceName.GATEWAY, OPTIONS, environ) == {"secret": "FAIRLEAD_SECRET"}
 
 
-def test_what_other_parts_read_and_shared_options_that_this_service_lacks_are_known() -> None:
+def test_variables_of_other_parts_and_shared_options_that_this_service_lacks_are_known() -> None:
     environ = {"FAIRLEAD_API_KEY": "x", "FAIRLEAD_CACHE": "/somewhere", "FAIRLEAD_REDIS": "redis://x"}
     assert variables(ServiceName.WORKER, OPTIONS, environ) == {}
 
@@ -59,7 +59,7 @@ def test_every_unknown_variable_is_named_at_once() -> None:
 
 # https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables, and Docker's legacy links.
 @pytest.mark.parametrize("name", ["FAIRLEAD", "FAIRLEAD_GATEWAY", "FAIRLEAD_WORKER", "FAIRLEAD_REDIS"])
-def test_what_kubernetes_and_docker_inject_for_a_service_of_our_name_is_passed_over(name: str) -> None:
+def test_variables_injected_by_kubernetes_and_docker_are_passed_over(name: str) -> None:
     injected = {
         f"{name}_SERVICE_HOST": "10.0.0.11",
         f"{name}_SERVICE_PORT": "7000",

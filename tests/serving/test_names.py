@@ -70,7 +70,7 @@ def test_a_character_that_is_not_seen_never_makes_another_name(name: str, positi
         ("x" * (MAX_NAME + 1), "at most 128 characters, got 129"),
     ],
 )
-def test_what_is_ambiguous_is_refused_and_shown_escaped(name: str, shown: str) -> None:
+def test_ambiguous_names_are_refused_and_shown_escaped(name: str, shown: str) -> None:
     with pytest.raises(ValueError, match="must") as raised:
         normalized(name)
     assert shown in str(raised.value)

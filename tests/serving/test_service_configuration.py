@@ -78,7 +78,7 @@ def test_a_quantum_is_refused_where_no_policy_reads_it(module: str, capsys: pyte
         (("--config", "absent.yaml"), {}, "absent.yaml: "),
     ],
 )
-def test_what_is_wrong_is_one_line_and_status_2(
+def test_a_wrong_configuration_is_one_line_and_status_2(
     module: str,
     argv: tuple[str, ...],
     environ: dict[str, str],

@@ -42,7 +42,7 @@ def test_a_zero_that_was_sent_is_not_absent() -> None:
         sampling_from_proto(common_pb2.SamplingParams(max_tokens=0))
 
 
-def test_what_a_peer_sends_is_checked() -> None:
+def test_messages_of_a_peer_are_checked() -> None:
     with pytest.raises(InvalidRequest, match=r"^sampling\.temperature: "):
         sampling_from_proto(common_pb2.SamplingParams(temperature=math.nan))
 

@@ -64,13 +64,13 @@ COEFFICIENTS = st.builds(
 
 @settings(deadline=None, max_examples=20)
 @given(COEFFICIENTS)
-def test_what_made_the_timings_is_found(of: Coefficients) -> None:
+def test_the_parameters_that_made_the_timings_are_found(of: Coefficients) -> None:
     found = calibrated(of).coefficients
     for name in ("step", "sequence", "token", "context"):
         assert getattr(found, name) == pytest.approx(getattr(of, name), rel=1e-6, abs=1e-9), name
 
 
-def test_what_was_measured_is_predicted() -> None:
+def test_measured_steps_are_predicted() -> None:
     found = calibrated(OF).coefficients
     for prompts in ([1024], [SHORT] * 4, [700, 30, 30, 300]):
         for predicted, measured in zip(timed(found, prompts), timed(OF, prompts), strict=True):

@@ -31,7 +31,7 @@ def test_who_asks_for_too_much_is_above_until_its_share_has_worked_it_off(floode
     assert flooded.end == 40.0
 
 
-def test_what_is_open_to_a_client_is_what_the_others_leave_and_at_least_an_equal_part(flooded: FairShares) -> None:
+def test_a_client_may_have_what_the_others_leave_and_at_least_an_equal_part(flooded: FairShares) -> None:
     assert flooded.shares("light", 5.0) == [(0.0, 0.5), (5.0, 0.5), (15.0, 0.5), (25.0, 0.9), (35.0, 1.0)]
     assert flooded.shares("flood", 0.0)[:2] == [(0.0, 0.8), (10.0, 0.7)]
 

@@ -153,7 +153,7 @@ def test_lines_end_where_files_say_so(tmp_path: Path) -> None:
     assert [row.arrival for row in read(path).rows] == [0.0, 1.0]
 
 
-def test_what_is_no_utf8_or_gzip_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_no_utf8_or_gzip_is_named(tmp_path: Path) -> None:
     latin, cut = tmp_path / "latin.jsonl", tmp_path / "cut.jsonl.gz"
     latin.write_bytes(
         '{"timestamp": 1, "input_tokens": 1, "output_tokens": 1}\n{"timestamp": 1, "user": "J\u00fcrgen"}\n'.encode(

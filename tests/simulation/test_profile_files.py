@@ -28,7 +28,7 @@ GOOD = {"step": 0.01, "sequence": 0.0, "weights": 0.0, "token": 1e-4, "context":
         ({"coefficients": GOOD, "kv_tokens": 0}, "kv_tokens: 0 is not from 1 to"),
     ],
 )
-def test_what_is_wrong_with_a_profile_is_named(tmp_path: Path, document: object, said: str) -> None:
+def test_mistakes_of_a_profile_are_named(tmp_path: Path, document: object, said: str) -> None:
     path = tmp_path / "profile.json"
     path.write_text(json.dumps(document))
     with pytest.raises(InvalidRequest, match=re.escape(said)) as found:

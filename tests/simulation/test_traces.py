@@ -120,7 +120,7 @@ def test_a_row_that_cannot_be_read_is_named_with_column_and_value(tmp_path: Path
     assert "\n" not in str(found.value)
 
 
-def test_what_is_no_text_or_gzip_is_named(tmp_path: Path) -> None:
+def test_a_trace_that_is_no_text_or_gzip_is_named(tmp_path: Path) -> None:
     latin, no_gzip, cut = (tmp_path / name for name in ("latin.csv", "plain.csv.gz", "cut.csv.gz"))
     latin.write_bytes(f"{HEADER}\n0.0,J\u00fcrgen,a,,,,100,5,\n".encode("latin-1"))
     no_gzip.write_text(HEADER)
@@ -168,7 +168,7 @@ def test_interactions_without_times_of_their_own_start_at_the_given_rate(tmp_pat
     assert all(later.arrival == pytest.approx(start + 1) for start, later in zip(starts, rows[1::2], strict=True))
 
 
-def test_what_begins_at_once_is_no_trace_without_times(tmp_path: Path) -> None:
+def test_requests_that_all_begin_at_once_are_a_trace_with_times(tmp_path: Path) -> None:
     lines = [f"0.0,,a,s{session},,,640,5," for session in range(3)]
     assert len(TraceWorkload(trace(tmp_path / "mine.csv", *lines)).rows()) == 3
     assert len(TraceWorkload(trace(tmp_path / "mine.csv", *lines, "3.0,,a,s9,,,640,5,")).rows()) == 4

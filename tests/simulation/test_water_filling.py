@@ -40,7 +40,7 @@ def test_everybody_gets_what_filling_round_by_round_gives(asks: dict[str, int], 
 @given(ASKS, CAPACITIES, st.sampled_from("abcdefgh"))
 @example({}, 10, "a")
 @example({"a": 5, "b": 5}, 10, "a")
-def test_what_is_open_is_what_a_client_without_end_would_get(asks: dict[str, int], capacity: int, who: str) -> None:
+def test_a_clients_open_share_is_that_of_an_endless_demand(asks: dict[str, int], capacity: int, who: str) -> None:
     assert close(WaterFilling(asks, capacity).open_to(who), filled({**asks, who: 1000}, capacity)[who])
 
 

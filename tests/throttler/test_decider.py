@@ -368,7 +368,7 @@ def test_new_profiles_apply_to_limits_interactions_and_expectations() -> None:
     assert again.norm == PRIOR / REFERENCE
 
 
-def test_what_a_completed_call_needed_is_expected_of_the_next_one() -> None:
+def test_the_tokens_of_a_completed_call_are_expected_of_the_next_one() -> None:
     d = Decider(
         Unlimited(),
         Interactions("s", PROFILES),
@@ -442,7 +442,7 @@ def test_a_call_that_is_withdrawn_gives_back_what_it_reserved_and_no_more(limits
     assert isinstance(d.decide(asking(90), 0.0), Permit)
 
 
-def test_what_calls_used_is_booked_with_and_without_a_reservation() -> None:
+def test_the_tokens_that_calls_used_are_booked_with_and_without_a_reservation() -> None:
     d = decider(OF_TOKENS)
     assert d.token_status(CALL.caller, 0.0) == LimitStatus(limit=100, remaining=100, reset=0.0)
     d.settle(permit_of(d.decide(asking(50), 0.0)).reservation, d.measured(20, 10), 0.0)

@@ -436,7 +436,7 @@ def test_the_answer_to_a_report_ends_the_wait_and_keeps_the_count_of_refusals() 
     assert [leases.may_grow(ACCOUNT, 10, now) for now in (second, 2 * second)] == [False, True]
 
 
-def test_what_is_kept_of_a_lease_after_a_recall_is_valid_as_long_as_the_lease() -> None:
+def test_the_rest_of_a_recalled_lease_is_valid_as_long_as_the_lease() -> None:
     leases = leased(16)
     assert leases.recalled(ACCOUNT, 4, 1.0)
     assert [leases.allowance(ACCOUNT, now) for now in (SECONDS - 1, SECONDS)] == [10, 0]

@@ -103,7 +103,7 @@ def test_an_empty_mapping_says_nothing_new() -> None:
         ("apps:\n  a:\n    expected:\n      cached: 1", "p.yaml:4: apps.a.expected.cached: unknown key 'cached'"),
     ],
 )
-def test_what_is_wrong_is_named_by_line_and_key(text: str, complaint: str) -> None:
+def test_mistakes_are_named_by_line_and_key(text: str, complaint: str) -> None:
     with pytest.raises(ConfigError) as raised:
         parse(text, "p.yaml", DEFAULTS)
     assert complaint in str(raised.value)

@@ -153,7 +153,7 @@ def test_a_value_that_cannot_be_read_refuses_the_call_since_an_error_would_let_i
 
 
 @pytest.mark.parametrize("secret", ["", "a secret of proxies"])
-def test_what_is_no_request_is_refused_and_does_not_flood_the_log(start_service: StartService, secret: str) -> None:
+def test_malformed_requests_are_refused_and_do_not_flood_the_log(start_service: StartService, secret: str) -> None:
     service = start_service("throttler", proxy_secret=secret)
     metadata = (("x-fairlead-secret", secret),)
     with grpc.insecure_channel(service.address) as channel:

@@ -29,7 +29,7 @@ SUBJECT = ExpectationSubject("t", "agent", 0)
         b"[" * 100_000,
     ],
 )
-async def test_what_cannot_be_read_counts_as_nothing(tmp_path: Path, view: bytes) -> None:
+async def test_expectations_that_cannot_be_read_count_as_nothing(tmp_path: Path, view: bytes) -> None:
     server, expectations, other = RedisServer(tmp_path), Expectations(PROFILES), Expectations(PROFILES)
     server.client.zadd(script.GATEWAYS, {b"a": 1, b"b": 1, b"strange": 1, b"\xff": 1})
     server.client.set(LEARNED + "strange", view)

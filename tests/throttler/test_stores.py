@@ -66,7 +66,7 @@ async def test_one_gateway_gets_all_of_it_when_the_others_have_no_traffic(share:
         assert not await gateways[1].admits()
 
 
-async def test_what_one_gateway_does_not_use_another_gets(share: Share) -> None:
+async def test_capacity_that_one_gateway_does_not_use_goes_to_another(share: Share) -> None:
     async with share(2, USER, LONG) as gateways:
         first = sum([await gateways[0].admits() for _ in range(30)])
         second = sum([await gateways[1].admits() for _ in range(60)])

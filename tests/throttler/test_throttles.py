@@ -228,7 +228,7 @@ def test_a_tenant_of_20_users_gets_no_more_than_its_limit(kind: type[Oit] | type
     assert isinstance(throttle.admit(caller("u", tenant="s"), False, True, 0.0), Admitted)
 
 
-def test_what_is_beyond_a_users_or_an_apps_limit_does_not_count_towards_the_tenant() -> None:
+def test_calls_beyond_a_users_or_an_apps_limit_do_not_count_towards_the_tenant() -> None:
     limits = RateLimits(user_per_minute=3, app_per_minute=4, tenant_per_minute=6)
     for throttle in (Oit(Profiles(limits=limits), LocalQuota()), Rpm(Profiles(limits=limits), LocalQuota())):
         for user in ("abuser", "other"):

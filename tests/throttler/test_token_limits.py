@@ -358,7 +358,7 @@ def test_a_window_follows_a_limit_that_changes() -> None:
     assert window.exhausted(65.0) == {}
 
 
-def test_what_a_call_is_expected_to_need() -> None:
+def test_a_call_reserves_the_tokens_that_it_is_expected_to_need() -> None:
     app = AppProfile(
         per_minute=9, max_calls=9, expected=Expectation(input=30, system=10, output=5), stages={1: Expectation(input=7)}
     )
@@ -452,7 +452,7 @@ async def test_concurrent_calls_at_instances_on_redis_never_overshoot(tmp_path: 
     redis.kill()
 
 
-def test_what_goes_beyond_a_users_limit_does_not_count_towards_the_app() -> None:
+def test_calls_beyond_a_users_limit_do_not_count_towards_the_app() -> None:
     d = decider(tokens_only(user_tokens_per_minute=80, app_tokens_per_minute=150), "oit")
     assert isinstance(d.decide(CALL, 0.0), Permit), "as much as the limit counts"
     assert isinstance(d.decide(CALL, 0.0), Permit), "nothing is overloaded"

@@ -156,7 +156,7 @@ def test_the_parts_do_not_depend_on_how_a_text_is_cut(
         ("of the future", f"<tool_call>{CALL}</tool_call>", [("text", f"<tool_call>{CALL}</tool_call>")]),
     ],
 )  # fmt: skip
-def test_what_a_text_is_made_of(tool_calls: str, text: str, parts: list[tuple[str, ...]]) -> None:
+def test_a_text_is_split_into_its_parts(tool_calls: str, text: str, parts: list[tuple[str, ...]]) -> None:
     assert parsed([text], tool_calls).parts == parts
     assert parsed(list(text), tool_calls).parts == parts
 
@@ -263,7 +263,7 @@ def test_white_space_that_may_belong_to_a_marker_is_held_back() -> None:
         assert parser.push(f"<tool_call>{CALL}")[0] == CallBegun(0, "weather")
 
 
-def test_what_cannot_become_a_call_is_not_held_back() -> None:
+def test_text_that_cannot_become_a_call_is_not_held_back() -> None:
     parser = OutputParser("llama", "", False)
     assert parser.push('{"answer') == [AnswerText('{"answer')]
     late = OutputParser("llama", "", False)

@@ -289,7 +289,7 @@ def test_every_kind_of_content_is_what_transformers_makes_of_it(spec: str, text:
         ("lax json", "<call f>{a: 'b</call>"),
     ],
 )
-def test_what_is_no_call_is_text(name: str, text: str) -> None:
+def test_output_that_is_no_call_is_text(name: str, text: str) -> None:
     answer, _, calls = read([text], TEMPLATES[name])
     if calls:
         assert (name, calls, answer) == ("named json", [("f", [1])], ", he said")

@@ -154,7 +154,7 @@ def ignored(answer: Answer) -> str:
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_agents_send_is_answered(
+def test_requests_of_agents_are_answered(
     http: HttpClient, path: str, body: dict[str, Any], expected: str, stream: bool
 ) -> None:
     assert ignored(http.post(path, {**body, "stream": stream})) == expected
@@ -265,7 +265,7 @@ ARGUMENTS = [
 
 
 @pytest.mark.parametrize("arguments", ARGUMENTS)
-def test_what_was_answered_is_taken_back(http: HttpClient, arguments: Any) -> None:
+def test_a_call_with_broken_arguments_is_accepted_in_the_next_request(http: HttpClient, arguments: Any) -> None:
     """A model may err, and an output may end within a call: the conversation goes on."""
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
     said = {"role": "assistant", "content": None, "tool_calls": [call]}
@@ -339,13 +339,13 @@ def length(http: HttpClient, items: list[Any], **fields: Any) -> int:
 
 
 @pytest.mark.parametrize("item", SERVERS, ids=lambda item: item["type"])
-def test_what_the_servers_of_others_have_made_is_left_out(http: HttpClient, item: dict[str, Any]) -> None:
+def test_items_made_by_other_servers_are_left_out(http: HttpClient, item: dict[str, Any]) -> None:
     assert ignored(http.post(RESPONSES, {"input": [*HELLO, item], "max_output_tokens": 2})) == "input[1]"
     assert length(http, [*HELLO, item]) == length(http, HELLO)
 
 
 @pytest.mark.parametrize(("call", "result", "told"), CALLERS)
-def test_what_a_tool_of_the_caller_has_answered_reaches_the_model(
+def test_the_answer_of_a_callers_tool_reaches_the_model(
     http: HttpClient, call: dict[str, Any], result: dict[str, Any], told: str
 ) -> None:
     items = [*HELLO, {"call_id": "c", **call}, {"call_id": "c", **result}]

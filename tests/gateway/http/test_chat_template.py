@@ -46,7 +46,7 @@ def rendered(http: HttpClient, messages: object, **fields: object) -> str:
         ),
     ],
 )
-def test_what_the_template_makes_of_a_chat(http: HttpClient, fields: dict[str, Any], prompt: str) -> None:
+def test_a_chat_is_rendered_by_the_template(http: HttpClient, fields: dict[str, Any], prompt: str) -> None:
     assert rendered(http, HELLO, **fields) == prompt
 
 
@@ -76,7 +76,9 @@ def test_an_answer_that_has_begun_is_continued(http: HttpClient) -> None:
         ),
     ],
 )
-def test_what_a_template_is_not_given(http: HttpClient, fields: dict[str, Any], param: str) -> None:
+def test_fields_that_a_template_cannot_be_given_are_refused(
+    http: HttpClient, fields: dict[str, Any], param: str
+) -> None:
     for path in (CHAT, "/tokenize"):
         answer = http.post(path, {"messages": HELLO, **fields})
         assert answer.status == 400, answer.body

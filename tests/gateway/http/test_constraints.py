@@ -64,7 +64,7 @@ def test_any_json_object_will_do(http: HttpClient) -> None:
         assert choice["message"]["content"].startswith("{")
 
 
-def test_what_asks_for_any_text_is_no_constraint(http: HttpClient) -> None:
+def test_a_format_of_any_text_is_no_constraint(http: HttpClient) -> None:
     free = http.chat(seed=1, ignore_eos=True).json["choices"]
     nothing: tuple[dict[str, Any], ...] = (
         {"response_format": {"type": "text"}},
@@ -114,7 +114,7 @@ def formed(schema: object) -> dict[str, Any]:
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_cannot_be_obeyed_is_refused_by_name_and_reason(
+def test_constraints_that_cannot_be_obeyed_are_refused_by_name_and_reason(
     http: HttpClient, fields: dict[str, Any], param: str, words: str, stream: bool
 ) -> None:
     answer = http.chat(stream=stream, **fields)

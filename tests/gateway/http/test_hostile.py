@@ -118,7 +118,7 @@ def test_a_body_that_is_too_large_is_not_read(shared: tuple[Process, HttpClient]
         CHUNKED + b"ffffffffffffffffffff\r\n",
     ],
 )
-def test_what_is_not_http(http: HttpClient, request_bytes: bytes) -> None:
+def test_bytes_that_are_not_http_are_refused(http: HttpClient, request_bytes: bytes) -> None:
     answer = answer_to(http, [request_bytes])
     assert answer.startswith(b"HTTP/1.1 400"), answer
     assert b"connection: close" in answer

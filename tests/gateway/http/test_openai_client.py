@@ -165,7 +165,7 @@ def test_it_comes_again_when_it_is_told_to(stack: Stack) -> None:
         assert answer.result() == "3\n"
 
 
-def test_what_the_readme_shows_runs(http: HttpClient) -> None:
+def test_the_program_of_the_readme_runs(http: HttpClient) -> None:
     blocks = re.findall(r"```python\n(.*?)```", Path("README.md").read_text(), re.DOTALL)
     [code] = [block for block in blocks if "import openai" in block]
     assert run(CLIENT, code.replace("127.0.0.1:8000", f"127.0.0.1:{http.port}"))

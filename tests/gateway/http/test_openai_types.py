@@ -168,5 +168,5 @@ print("done")
 
 
 @pytest.mark.parametrize("program", [CHATS, COMPLETIONS, REST], ids=["chat", "completions", "models and errors"])
-def test_what_is_sent_has_the_published_types(http: HttpClient, program: str) -> None:
+def test_answers_have_the_published_types(http: HttpClient, program: str) -> None:
     assert run(CLIENT, HEAD + program, f"http://127.0.0.1:{http.port}") == "done\n"

@@ -137,7 +137,7 @@ def test_the_sdk_requires_calls(shared: tuple[Process, HttpClient]) -> None:
         ({"tools": [{"type": "function", "function": {"name": "a", "parameters": {"not": {}}}}]}, "tools", "not"),
     ],
 )
-def test_what_cannot_be_promised_is_refused_by_name(
+def test_calls_that_cannot_be_promised_are_refused_by_name(
     http: HttpClient, fields: dict[str, Any], param: str, words: str
 ) -> None:
     answer = chat(http, **{"tool_choice": "required", **fields})

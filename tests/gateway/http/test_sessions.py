@@ -64,7 +64,7 @@ def calls(answer: Answer, user: str) -> tuple[str, int]:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_what_clients_send_names_their_interaction(shared: tuple[Process, HttpClient], client: str) -> None:
+def test_headers_and_fields_of_clients_name_their_interaction(shared: tuple[Process, HttpClient], client: str) -> None:
     _, http = shared
     headers, fields = CLIENTS[client]
     assert [calls(post(http, headers, fields, client), client) for _ in range(2)] == [(ID, 1), (ID, 2)]

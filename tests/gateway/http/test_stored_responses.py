@@ -77,7 +77,7 @@ def test_a_response_is_read_as_it_was_answered(http: HttpClient, stream: bool) -
     assert get(http, response["id"]).status == get(http, response["id"], "DELETE").status == 404
 
 
-def test_what_is_not_found_is_told_in_the_apis_words(http: HttpClient) -> None:
+def test_a_missing_response_is_reported_in_the_apis_words(http: HttpClient) -> None:
     missing = get(http, "resp_1")
     assert missing.status == 404
     assert missing.error == {

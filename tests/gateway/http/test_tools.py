@@ -270,7 +270,7 @@ def test_the_log_probabilities_of_a_call_are_those_of_its_tokens(model: HttpClie
     assert [token for each in streamed for token in each["logprobs"]["content"]] == choice["logprobs"]["content"]
 
 
-def test_what_a_constraint_asks_for_is_text(http: HttpClient) -> None:
+def test_output_under_a_constraint_is_text(http: HttpClient) -> None:
     """The constraint allows what would be a call otherwise."""
     answer = ask(http, "single", structured_outputs={"choice": [SCRIPTS["single"]]})
     assert answer.json["choices"][0]["message"]["content"] == SCRIPTS["single"]
@@ -304,7 +304,7 @@ def tool(**function: object) -> dict[str, object]:
         (said("assistant", function_call={"name": "f"}), "messages[0].function_call"),
     ],
 )
-def test_what_is_refused_is_named(http: HttpClient, fields: dict[str, Any], param: str) -> None:
+def test_refused_fields_of_tools_are_named(http: HttpClient, fields: dict[str, Any], param: str) -> None:
     answer = http.post(CHAT, {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 2, **fields})
     assert (answer.status, answer.error["param"]) == (400, param)
 

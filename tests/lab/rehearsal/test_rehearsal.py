@@ -50,7 +50,7 @@ def system(workers: int = 2) -> SimulatedCluster:
 
 
 @pytest.mark.parametrize("kind", [FaultKind.CRASH, FaultKind.STALL, FaultKind.GATEWAY_PARTITION])
-def test_what_a_lost_worker_had_is_finished_by_another_with_every_token_once(kind: FaultKind) -> None:
+def test_requests_of_a_lost_worker_are_finished_by_another_with_every_token_once(kind: FaultKind) -> None:
     cluster = system()
     inject(cluster, [Fault(kind, "worker-0", at=0.5, seconds=3.0)])
     calls = run_watched(cluster).calls

@@ -41,7 +41,7 @@ def test_every_system_runs_in_every_cell_of_the_figure_and_contenders_come_first
     assert len({trial.file for trial in found}) == len(found)
 
 
-def test_what_is_kept_is_found_again_and_a_broken_write_is_not(tmp_path: Path) -> None:
+def test_a_kept_result_is_found_again_and_a_broken_write_is_not(tmp_path: Path) -> None:
     trial = Trial(QA, OURS, 1)
     assert load(tmp_path, trial) is None
     (tmp_path / f"{trial.file}.partial").write_text("{")

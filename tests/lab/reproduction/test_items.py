@@ -79,7 +79,7 @@ def test_only_where_all_wait_are_they_backlogged() -> None:
     assert all_backlogged(made(*first, record("b", 0.0, 0.0, 20.0))) == []
 
 
-def test_what_was_received_before_an_interval_does_not_count_in_it() -> None:
+def test_service_received_before_an_interval_does_not_count_in_it() -> None:
     curves = {"a": [0, 50, 50, 51, 56, 57], "b": [0, 0, 0, 3, 3, 3]}
     assert gap_within(curves, 0, 5) == 54
     assert gap_within(curves, 1, 5) == 54 - 48
@@ -128,7 +128,7 @@ def test_a_row_that_is_not_judged_says_why() -> None:
     assert "| c | p | o | not judged: w | - |" in table([Finding("c", "p", "o", because="w")])
 
 
-def test_what_vtc_wasted_in_the_paper_is_said_and_judged(sources: Sources) -> None:
+def test_the_capacity_that_vtc_wasted_in_the_paper_is_stated_and_judged(sources: Sources) -> None:
     found = finding(report_of("fairserve-fig8", sources), "wasted tokens")
     assert "VTC 77,200" in found.paper
     assert "VTC 0" in found.ours

@@ -69,7 +69,7 @@ def test_a_faithful_measurement_agrees_to_the_last_bit(tmp_path: Path, name: str
     assert (agreement.refused[0] > 0) == name.startswith("LShare")
 
 
-def test_what_differs_is_seen_where_it_differs(tmp_path: Path) -> None:
+def test_a_difference_from_the_reference_is_reported_where_it_is(tmp_path: Path) -> None:
     measure(tmp_path, "VTC__overload", late)
     run = read_run(tmp_path, "VTC__overload")
     agreement = compare(run, simulate(run, SLORA[run.pool]))

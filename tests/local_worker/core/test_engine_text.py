@@ -13,7 +13,7 @@ def test_text_is_released_with_its_tokens_up_to_a_stop_string() -> None:
     assert text.push([4]) == ("", "END")
 
 
-def test_what_an_earlier_attempt_held_back_is_released_once() -> None:
+def test_text_held_back_by_an_earlier_attempt_is_released_once() -> None:
     text = EngineText(("END",))
     text.resume("so far EN")
     text.decoded("OUGH E")

@@ -326,7 +326,7 @@ def fill(cache: PrefixCache, tokens: int, token: int) -> None:
     cache.finished(computed(cache, prompt))
 
 
-def test_what_a_waiting_request_matches_is_evicted_last() -> None:
+def test_blocks_that_match_a_waiting_request_are_evicted_last() -> None:
     cache = PrefixCache(6, BLOCK)
     fill(cache, 2 * BLOCK, 1)
     waiting = make_request([1] * BLOCK + [5] * BLOCK)
@@ -339,7 +339,7 @@ def test_what_a_waiting_request_matches_is_evicted_last() -> None:
     assert cache.match(waiting) == 0, "running requests get all memory that they need"
 
 
-def test_what_nobody_waits_for_any_longer_is_evicted_first() -> None:
+def test_blocks_that_no_request_waits_for_any_longer_are_evicted_first() -> None:
     cache = PrefixCache(4, BLOCK)
     fill(cache, 2 * BLOCK, 1)
     waiting = make_request([1] * BLOCK + [5] * BLOCK)
@@ -353,7 +353,7 @@ def test_what_nobody_waits_for_any_longer_is_evicted_first() -> None:
     assert [cache.match(make_request([token] * 2 * BLOCK)) for token in (1, 3, 4)] == [0, BLOCK, BLOCK]
 
 
-def test_what_comes_to_match_a_waiting_request_is_evicted_last_too() -> None:
+def test_blocks_that_come_to_match_a_waiting_request_are_evicted_last_too() -> None:
     cache = PrefixCache(6, BLOCK)
     waiting = make_request([1] * 2 * BLOCK + [5] * BLOCK)
     cache.match(waiting)
@@ -367,7 +367,7 @@ def test_what_comes_to_match_a_waiting_request_is_evicted_last_too() -> None:
     assert cache.match(waiting) == 2 * BLOCK
 
 
-def test_what_a_request_matches_that_does_not_wait_is_not_spared() -> None:
+def test_blocks_that_match_a_request_that_does_not_wait_are_not_spared() -> None:
     cache = PrefixCache(4, BLOCK)
     fill(cache, 2 * BLOCK, 1)
     fill(cache, 2 * BLOCK, 2)

@@ -57,7 +57,7 @@ def test_the_rate_is_zero_before_requests_have_waited_for_a_second() -> None:
     assert rate.micro_per_second == pytest.approx(1000.0, rel=0.01)
 
 
-def test_what_is_served_while_nobody_waits_says_nothing_about_a_full_worker() -> None:
+def test_service_while_nobody_waits_gives_no_rate_of_a_full_worker() -> None:
     """Three requests of 4 prompt and 8 output tokens, a step every half second: apart, and then together."""
     batcher, now = make_batcher(max_running=1), 0.0
 
@@ -79,7 +79,7 @@ def test_what_is_served_while_nobody_waits_says_nothing_about_a_full_worker() ->
     assert batcher.queue.service_rate / MICRO == pytest.approx((4 + 2 * 8) / (8 * 0.5), rel=0.05)
 
 
-def test_what_was_served_before_requests_waited_does_not_count() -> None:
+def test_service_before_requests_waited_does_not_count() -> None:
     rate = ServiceRate()
     rate.observe(10, True, 1000.0)
     rate.observe(14, False, 1002.0)

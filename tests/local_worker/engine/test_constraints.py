@@ -349,7 +349,7 @@ def test_a_mask_excludes_tokens_that_it_does_not_have_and_no_tokens_of_other_row
         (Constraint("grammar", (" ".join(f'"{number}"' for number in range(9000)),)), "."),
     ],
 )
-def test_what_cannot_be_compiled_is_refused_with_the_reason(
+def test_a_constraint_that_cannot_be_compiled_is_refused_with_the_reason(
     grammars: Grammars, constraint: Constraint, reason: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=reason) as refused:

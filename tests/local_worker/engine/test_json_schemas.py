@@ -177,7 +177,9 @@ def is_allowed(grammars: Grammars, schema: Schema, value: Any) -> bool:
 
 
 @pytest.mark.parametrize(("schema", "valid", "invalid"), OBEYED, ids=lambda value: json.dumps(value)[:50])
-def test_what_is_allowed_is_valid(grammars: Grammars, schema: Schema, valid: list[Any], invalid: list[Any]) -> None:
+def test_outputs_that_a_schema_allows_are_valid(
+    grammars: Grammars, schema: Schema, valid: list[Any], invalid: list[Any]
+) -> None:
     assert [value for value in valid if not is_allowed(grammars, schema, value)] == []
     assert [value for value in invalid if is_allowed(grammars, schema, value)] == []
 
@@ -233,7 +235,7 @@ def keywords(schema: object) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("schema", "reason"), REFUSED, ids=lambda value: json.dumps(value)[:50])
-def test_what_the_library_does_not_know_is_refused(grammars: Grammars, schema: Schema, reason: str) -> None:
+def test_keywords_that_the_library_does_not_know_are_refused(grammars: Grammars, schema: Schema, reason: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         grammars.compile(Constraint("json_schema", (json.dumps(schema),)))
     assert reason in refused.value.message

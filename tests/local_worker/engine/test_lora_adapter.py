@@ -47,7 +47,7 @@ def test_a_configuration_without_a_rank_is_refused(tmp_path: Path, config: Any) 
         find_adapter("sql", str(adapter(tmp_path / "a", config)))
 
 
-def test_what_is_no_adapter_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_adapter_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="lora: sql: '/no/such' is no folder and no hub id"):
         find_adapter("sql", "/no/such")
     with pytest.raises(ConfigError, match=rf"lora: sql: no {CONFIG} and no weights .* in {tmp_path}"):

@@ -63,7 +63,7 @@ def test_scopes_have_digests_of_their_own() -> None:
     assert links == [[(digests(text)[0], 0)], [(digests(text, "a")[0], 0)]]
 
 
-def test_what_cannot_be_named_is_left_out() -> None:
+def test_blocks_that_cannot_be_named_are_left_out() -> None:
     rehash = BlockRehash(BLOCK, root)
     text = list(range(BLOCK))
     assert rehash.stored([2], 1, text, "") == []

@@ -113,7 +113,7 @@ async def publish_until_heard(wire: Wire, heard: Heard, first: int) -> int:
     return number
 
 
-async def test_what_was_published_before_or_lost_is_replayed() -> None:
+async def test_events_published_before_or_lost_are_replayed() -> None:
     wire = Wire(drop=2)
     for name in range(3):
         await wire.publish(name)
@@ -130,7 +130,7 @@ async def test_what_was_published_before_or_lost_is_replayed() -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_what_was_published_before_is_known_while_the_engine_is_quiet() -> None:
+async def test_events_published_before_are_known_while_the_engine_is_quiet() -> None:
     wire = Wire()
     for name in range(3):
         await wire.publish(name)
@@ -140,7 +140,7 @@ async def test_what_was_published_before_is_known_while_the_engine_is_quiet() ->
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_what_an_engine_does_not_have_any_more_is_missing_and_what_came_after_it_is_known() -> None:
+async def test_events_that_an_engine_no_longer_has_are_missing_and_later_ones_are_known() -> None:
     wire = Wire()
     for name in range(4):
         await wire.publish(name)
@@ -197,7 +197,7 @@ async def test_a_publisher_that_starts_anew_has_forgotten_all_blocks() -> None:
         assert heard.clears == 1
 
 
-async def test_what_is_no_event_of_vllm_is_no_end() -> None:
+async def test_a_message_that_is_no_event_of_vllm_does_not_end_the_following() -> None:
     wire = Wire()
     async with following(wire) as heard:
         after = await publish_until_heard(wire, heard, 0)

@@ -102,7 +102,7 @@ def test_users_that_come_once_leave_a_bounded_number_of_accounts_and_no_credit_t
     assert tree.balance(("tenant", "tenant/newcomer")) <= -7
 
 
-def test_what_is_below_a_forgotten_account_is_forgotten_with_it() -> None:
+def test_accounts_below_a_forgotten_account_are_forgotten_with_it() -> None:
     tree = AccountTree(TENANTS, 1, Q)
     for tenant in "abc":
         visit(tree, f"{tenant}/user", 7)

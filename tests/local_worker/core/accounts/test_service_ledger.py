@@ -84,7 +84,7 @@ def test_a_request_that_was_preempted_is_not_charged_again() -> None:
     assert calls.weighted() == [[4]] * 3
 
 
-def test_what_a_withdrawn_request_has_prepaid_counts_as_service_of_its_client() -> None:
+def test_the_prepayment_of_a_withdrawn_request_counts_as_service_of_its_client() -> None:
     calls = Calls()
     request = calls.arrives("s/u")
     request.weight, request.prepaid = 2000, 10 * MICRO
