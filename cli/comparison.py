@@ -73,18 +73,18 @@ class Comparison:
         self.refusals += [f"{name}: {reason}" for reason in reasons(run, scenario.spec)]
         judged = summary.judged
         print(
-            f"{name}: slowdown p99 {times(judged.slowdown_p99)}, mean TTFT {judged.ttft_mean:,.2f} s, "
+            f"{name}: slowdown {times(summary.of_clients)}, mean TTFT {judged.ttft_mean:,.2f} s, "
             f"{summary.service:,.0f} service/s",
             flush=True,
         )
 
 
 def _described(baseline: Baseline) -> str:
-    """Describe the pool's capacity, and which calls are judged."""
+    """Describe the pool's capacity, and whose calls' times are shown."""
     shares = baseline.shares
     within = sum(map(shares.is_within, shares.asks))
     asked = sum(ask.service for ask in shares.asks.values()) / shares.end
-    who = "these are judged" if within else "every client asks for more, so all calls are judged"
+    who = "their times are shown first" if within else "every client asks for more, so the times of all are shown"
     return (
         f"the pool gives at most {shares.capacity:,.0f} service/s, {len(shares.clients):,} "
         f"clients ask for {asked:,.0f}\n"

@@ -49,13 +49,13 @@ class Configuration:
         """
         worker: dict[str, object] = {"policy": self.policy}
         scheduler: dict[str, object] = {"policy": self.route}
-        gateway: dict[str, object] = {"throttle": throttle}
         if self.policy in LOCAL_QUANTUM:
             worker["quantum_tokens"] = self.quantum_tokens
         if self.route in ROUTE_QUANTUM:
             scheduler["quantum_tokens"] = self.route_quantum_tokens
         limits = asdict(RateLimits(**dict(self.limits)))
-        gateway |= {limit: limits[limit] for limit in READ_BY[throttle]}
+        numbers = ",".join(str(limits[limit]) for limit in READ_BY[throttle])
+        gateway: dict[str, object] = {"throttle": f"{throttle}:{numbers}" if numbers else throttle}
         by_service = {ServiceName.WORKER: worker, ServiceName.SCHEDULER: scheduler}
         if throttle in THROTTLES and throttle != "none":
             by_service[ServiceName.GATEWAY] = gateway

@@ -27,8 +27,8 @@ def reasons_for(best: Summary, summaries: Sequence[Summary]) -> list[str]:
     if equal := [s.name for s in summaries if s is not best and is_as_good(s, best) and _differs_by_noise(s, best)]:
         lines.append(f"  no difference beyond noise (throughput within {NOISE:.0%}) to {'; '.join(equal)}")
     lines.append(
-        f"  99 of 100 calls within their client's fair share take at most {judged.slowdown_p99:,.2f} times as long as "
-        f"if the client were alone with that share; their first token comes after {judged.ttft_mean:,.2f} s on average"
+        f"  a client's calls take {best.of_clients:,.2f} times as long as if it were alone with its fair share, in the "
+        f"mean over clients; the first token of calls within that share comes after {judged.ttft_mean:,.2f} s"
     )
     slowest = max(summaries, key=lambda s: s.judged.ttft_mean)
     if slowest.judged.ttft_mean > (1 + TOLERANCE) * judged.ttft_mean:

@@ -8,7 +8,7 @@ from simulation.what_if.front import Unfairness, gap, pareto, slowdown
 from simulation.what_if.summary import HEADER, Summary
 
 AXES: tuple[tuple[str, str, Unfairness], ...] = (
-    ("throughput and slowdown of clients within their share", "slowdown p99, times the latency alone", slowdown),
+    ("throughput and slowdown of clients", "slowdown, times the latency alone", slowdown),
     ("throughput and gap between backlogged clients", "gap, cost units", gap),
 )
 

@@ -10,10 +10,12 @@ from simulation.what_if.summary import Summary
 
 NO_TERMINAL = 160, 24  # columns and lines, without a terminal
 MOST_CLIENTS = 12
+FEWEST_CALLS = 50  # on which a percentile or a mean should rest
 
 LONGEST_NAME = 44  # characters, for which less important columns make room: names differ at their ends
 FIGURES: tuple[Column[Summary], ...] = (
-    Column("slowdown p99", 12, lambda s: times(s.judged.slowdown_p99)),
+    Column("slowdown", 8, lambda s: times(s.of_clients)),
+    Column("slowdown p99", 12, lambda s: times(s.judged.slowdown_p99), rank=2),
     Column("slowdown mean", 13, lambda s: times(s.judged.slowdown_mean), rank=2),
     Column("TTFT mean s", 11, lambda s: _seconds(s.judged.ttft_mean)),
     Column("TTFT p99 s", 10, lambda s: _seconds(s.judged.ttft_p99), rank=1),
@@ -49,10 +51,13 @@ def summary_table(summaries: Sequence[Summary]) -> str:
     lines = table([name, *FIGURES], summaries, _width())
     who = "within their client's fair share" if any(s.within.calls for s in summaries) else "of all clients"
     lines += [
-        f"slowdown, TTFT, latency: of calls {who}; above: of calls beyond it;",
-        "slowdown: times as long as alone with that share; Jain: index of service received over the fair share of what",
-        "was asked for; gap and bound: cost units; bound s: the same in seconds of the run's service",
+        "slowdown: times as long as alone with the fair share, of all calls of a client; the mean over clients;",
+        f"slowdown p99 and mean, TTFT, latency: of calls {who}; above: of calls beyond it;",
+        "Jain: index of service received over the fair share of what was asked for;",
+        "gap and bound: cost units; bound s: the same in seconds of the run's service",
     ]
+    if (least := min((s.judged.calls for s in summaries), default=FEWEST_CALLS)) < FEWEST_CALLS:
+        lines.append(f"p99 and means of calls rest on {least} calls: fewer than {FEWEST_CALLS} say little")
     if unbounded := [s.name for s in summaries if s.bound is None]:
         lines.append(f"bound none: no bound on the gap is proved for {', '.join(unbounded)}")
     return "\n".join(lines)

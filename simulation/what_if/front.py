@@ -9,8 +9,8 @@ TOLERANCE = 0.1  # relative difference up to which two slowdowns or gaps count a
 
 
 def slowdown(summary: Summary) -> float:
-    """Return the 99th percentile of the judged calls' slowdown over the isolated baseline."""
-    return summary.judged.slowdown_p99
+    """Return the mean slowdown of the clients over the isolated baseline, in which each client counts once."""
+    return summary.of_clients
 
 
 def gap(summary: Summary) -> float:
@@ -19,7 +19,7 @@ def gap(summary: Summary) -> float:
 
 
 def ranked(summaries: Iterable[Summary]) -> list[Summary]:
-    """Return the summaries, best first: by the slowdown of the judged calls, then by throughput.
+    """Return the summaries, best first: by the slowdown of the clients, then by throughput.
 
     Configurations that leave a client without any answer come last.
     """

@@ -6,6 +6,7 @@ from serving.cost import MICRO
 from simulation.measures import hit_rate, service_rate, tokens_per_second
 from simulation.run import CallResult, SimulationRun
 from simulation.what_if.baseline import Baseline
+from simulation.what_if.client_slowdown import client_slowdowns, mean_slowdown
 from simulation.what_if.waits import NAMES, Waits, waits_of
 
 GROUPS = ("within share", "above share")
@@ -22,6 +23,7 @@ HEADER = (
     "gap",
     "bound",
     "end s",
+    "slowdown of clients",
 )
 
 
@@ -48,12 +50,13 @@ class Summary:
     gap: float
     bound: float | None
     seconds: float
+    of_clients: float  # the mean slowdown of the clients, by which configurations are ranked; see client_slowdown
 
     @property
     def judged(self) -> Waits:
-        """The calls by which the configuration is judged: those within their client's fair share.
+        """The calls whose times are shown first: those within their client's fair share.
 
-        If there are none, all calls are above the share and these are judged. The longest wait is no measure: under a
+        If there are none, all calls are above the share and these are shown. The longest wait is no measure: under a
         fair policy it is that of the client with the largest demand.
         """
         return self.within if self.within.calls else self.above
@@ -63,7 +66,7 @@ class Summary:
         return (
             *(self.name, self.within.calls, *self.within.cells(), self.above.calls, *self.above.cells()),
             *(self.answered, self.refused, self.least_answered, self.tokens, self.service, self.hits),
-            *(self.jain, self.gap, self.bound, self.seconds),
+            *(self.jain, self.gap, self.bound, self.seconds, self.of_clients),
         )
 
 
@@ -89,4 +92,5 @@ def summarize(name: str, run: SimulationRun, baseline: Baseline) -> Summary:
         gap=run.worst_gap / MICRO,
         bound=None if run.bound is None else run.bound / MICRO,
         seconds=run.seconds,
+        of_clients=mean_slowdown(client_slowdowns(run.records, baseline)),
     )

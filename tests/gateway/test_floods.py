@@ -49,7 +49,7 @@ async def together(address: str, flooders: int, calls: int) -> list[Counter[Outc
 @pytest.mark.parametrize(
     ("settings", "refusal"),
     [
-        ({"max_streams": 60}, Outcome.REJECTED_QUEUE_FULL),  # the gateway's bound in all
+        ({"max_streams": 60, "max_streams_per_client": 60}, Outcome.REJECTED_QUEUE_FULL),  # the gateway's bound in all
         ({"max_streams_per_client": 20}, Outcome.REJECTED_CLIENT_LIMIT),  # and per client
         ({}, Outcome.REJECTED_QUEUE_FULL),  # the worker's
     ],

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cli.summary_table import summary_table
 from fairlead.outcomes import Outcome
 from simulation.run import CallResult, SimulationRun
 from simulation.spec import ClusterSpec
@@ -115,6 +117,7 @@ def summary(name: str, service: float, slow: float, gap: float = 0.0, unanswered
         gap=gap,
         bound=None,
         seconds=1.0,
+        of_clients=slow,
     )
 
 
@@ -158,3 +161,24 @@ def test_of_the_fair_the_fastest_is_recommended() -> None:
         summary("unfair", 12.0, 1.2),
     )
     assert recommended([unfair, fastest, fairest], slowdown) == fastest
+
+
+def test_each_client_counts_once_by_all_its_calls() -> None:
+    """Of 600 cost units `a` asks for 200 and `b` for 1000: calls take 10 s and 2 s alone, but b's take 1 s here."""
+    records = [record(1, "a"), *(replace(record(number, "b"), ended=1.0) for number in range(2, 7))]
+    row = summarize("x", made(*records), baseline(*"abbbbb", capacity=600.0))
+    assert row.within.calls == 1
+    assert row.of_clients == pytest.approx(math.sqrt(5.0 * 0.5))
+
+
+def test_a_client_within_its_share_that_is_refused_counts_as_one_that_waits_for_ever() -> None:
+    records = [record(1, "a"), record(2, "a", Outcome.THROTTLED_USER), record(3, "b")]
+    assert summarize("x", made(*records), baseline(*"aab")).of_clients == math.inf
+    assert summarize("x", made(*records), baseline(*"aab", capacity=10.0)).of_clients == pytest.approx(5.0)
+
+
+def test_figures_that_rest_on_few_calls_are_marked() -> None:
+    few, many = summary("few", 1.0, 1.0), summary("many", 1.0, 1.0)
+    many = replace(many, within=replace(many.within, calls=50))
+    assert "rest on 1 calls: fewer than 50 say little" in summary_table([few, many])
+    assert "say little" not in summary_table([many])
