@@ -88,7 +88,7 @@ def test_a_session_is_one_interaction_in_progress_at_every_gateway(pair: Pair, p
         tell(pair, gateway, 1 - gateway)
 
 
-def test_what_others_write_into_the_channel_is_verified(pair: Pair) -> None:
+def test_messages_that_others_write_into_the_channel_are_verified(pair: Pair) -> None:
     chat, name = PLAIN["chat"], "forged"
     key = InteractionKey(TENANTS[KEY], "default", name)
     forged = TokenSigner("a guess").sign(key, TokenClaim(0.0, 50)).hex()

@@ -14,7 +14,7 @@ CALL = SeenCall("client", "app", "chat", "00ff", "digest")
 
 
 @given(st.lists(CALLS, max_size=5))
-def test_what_is_told_is_heard(calls: list[SeenCall]) -> None:
+def test_calls_that_are_told_are_heard(calls: list[SeenCall]) -> None:
     assert seen_calls(message_of(calls)) == calls
 
 
@@ -39,6 +39,6 @@ def test_what_is_told_is_heard(calls: list[SeenCall]) -> None:
         ),
     ],
 )
-def test_what_cannot_be_read_is_refused_whole(message: bytes) -> None:
+def test_a_message_that_cannot_be_read_is_refused_whole(message: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         seen_calls(message)
