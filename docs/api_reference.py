@@ -2,7 +2,7 @@
 
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import grpc_tools
@@ -19,9 +19,11 @@ from grpc_tools import protoc
 ROOT = Path(__file__).parents[1]
 HEAD = """# API
 
-Generated from `protos/` by `make protos`; do not edit. `Inference` is the public service, `Admin`, `Traces` and
-`Throttling` are for operators, the rest is spoken inside a cluster. Every server answers health checks and reflection.
+Generated from `protos/` by `make protos`; do not edit. `Inference` is the public service; `Admin`, `Traces` and
+`Throttling` are for operators. What services say to each other is in `protos/fairlead/v1`, with comments. Every server
+answers health checks and reflection.
 """
+INTERNAL = {"Scheduler", "Worker", "Tokenizer"}  # services that only other services of a cluster call
 # Numbers of fields in descriptor.proto: what source paths are made of.
 MESSAGE, ENUM, SERVICE, MEMBER = 4, 5, 6, 2
 
@@ -42,18 +44,41 @@ class Comments:
 
 def reference(files: Sequence[FileDescriptorProto]) -> str:
     """The whole page."""
-    return "\n".join([HEAD, *(line for file in files for line in _file(file))]).rstrip("\n") + "\n"
+    shown = _reachable(files)
+    return "\n".join([HEAD, *(line for file in files for line in _file(file, shown))]).rstrip("\n") + "\n"
 
 
-def _file(file: FileDescriptorProto) -> Iterator[str]:
+def _reachable(files: Sequence[FileDescriptorProto]) -> set[str]:
+    """Return the names of the services that are not INTERNAL, and of the messages and enums that they lead to."""
+    messages = {message.name: message for file in files for message in file.message_type}
+    services = [service for file in files for service in file.service if service.name not in INTERNAL]
+    methods = [method for service in services for method in service.method]
+    found = {service.name for service in services}
+    ahead = [_name(name) for method in methods for name in (method.input_type, method.output_type)]
+    while ahead:
+        name = ahead.pop()
+        if name not in found:
+            found.add(name)
+            fields = messages[name].field if name in messages else ()
+            ahead += [_name(field.type_name) for field in fields if field.type_name]
+    return found
+
+
+def _file(file: FileDescriptorProto, shown: Collection[str]) -> Iterator[str]:
     comments = Comments(file)
-    yield f"## {file.name.rpartition('/')[2]}\n"
-    for number, service in enumerate(file.service):
-        yield from _service(service, comments, number)
-    for number, message in enumerate(file.message_type):
-        yield from _message(message, comments, number)
-    for number, enum in enumerate(file.enum_type):
-        yield from _enum(enum, comments, number)
+    lines = [
+        *(line for n, each in enumerate(file.service) if each.name in shown for line in _service(each, comments, n)),
+        *(
+            line
+            for n, each in enumerate(file.message_type)
+            if each.name in shown
+            for line in _message(each, comments, n)
+        ),
+        *(line for n, each in enumerate(file.enum_type) if each.name in shown for line in _enum(each, comments, n)),
+    ]
+    if lines:
+        yield f"## {file.name.rpartition('/')[2]}\n"
+        yield from lines
 
 
 def _service(service: ServiceDescriptorProto, comments: Comments, number: int) -> Iterator[str]:

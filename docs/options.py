@@ -43,6 +43,7 @@ Services of 0.3 accept these names with a warning; those of 0.4 will not.
 
 | former option | now |
 |---|---|"""
+CONSTANT = "These are constants: "
 SERVICES: dict[str, tuple[ServiceName, type[Any]]] = {
     "gateway": (ServiceName.GATEWAY, GatewayConfig),
     "global_scheduler": (ServiceName.SCHEDULER, SchedulerConfig),
@@ -75,12 +76,17 @@ def _groups() -> Iterator[str]:
 
 def _rows(name: str) -> Iterator[str]:
     """Yield a row for each meaning that the option has."""
-    meanings: dict[tuple[str, ...], list[str]] = {}
+    meanings: dict[tuple[str, str, str, str], list[str]] = {}
     for service, config in SERVICES.values():
         hints = get_type_hints(config)
         for field in (field for field in options(config) if field.name == name):
             about = field.metadata
-            cells = _default(field.default), _values(field, hints[name]), about["help"], about["change_when"]
+            cells = (
+                _default(field.default),
+                _values(field, hints[name]),
+                str(about["help"]),
+                str(about["change_when"]),
+            )
             meanings.setdefault(cells, []).append(service.value.lower())
     shown = f"**`{flag(name)}`**" if name in SHARED else f"`{flag(name)}`"
     for cells, having in meanings.items():
@@ -88,12 +94,20 @@ def _rows(name: str) -> Iterator[str]:
 
 
 def _former() -> Iterator[str]:
-    successors = {name: fold.successor for name, fold in FOLDED.items()}
+    """Yield what became of each former option: those that were folded by what takes their place, then the constants."""
+    successors: dict[str, list[str]] = {}
+    for name, fold in FOLDED.items():
+        successors.setdefault(fold.successor, []).append(f"`{flag(name)}`")
+    constants: dict[str, object] = {}
     for _, config in SERVICES.values():
-        retired = (field for field in dataclasses.fields(config) if "retired" in field.metadata)
-        successors |= {field.name: field.metadata["retired"] for field in retired}
-    for name, successor in sorted(successors.items()):
-        yield f"| `{flag(name)}` | {successor} |"
+        for field in (field for field in dataclasses.fields(config) if "retired" in field.metadata):
+            if field.default is None or not field.metadata["retired"].startswith("it is always"):
+                successors.setdefault(field.metadata["retired"], []).append(f"`{flag(field.name)}`")
+            else:
+                constants[flag(field.name)] = field.default
+    for successor, names in successors.items():
+        yield f"| {', '.join(dict.fromkeys(names))} | {successor} |"
+    yield "\n" + CONSTANT + ", ".join(f"`{name}` ({value})" for name, value in sorted(constants.items())) + "."
 
 
 def _default(value: object) -> str:

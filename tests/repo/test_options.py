@@ -54,7 +54,7 @@ def test_a_row_has_flag_services_default_and_unit(generator: ModuleType) -> None
         "| `--max-running` | worker | - | requests |",
         "| `--insecure` | gateway | off | on or off |",
         "| `--dtype` | worker | `auto` | `auto`, `float32`, `bfloat16`, `float16` |",
-        "| `--step-timeout` | it is always 30.0 |",
-        "| `--tls-key` | write tls: CERTIFICATE,KEY |",
+        "`--step-timeout` (30.0)",
+        "| `--tls-certificate`, `--tls-key` | write tls: CERTIFICATE,KEY |",
     ):
         assert row in page
