@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-fast test-clients vllm-venv test-vllm flood gpu-check gpu-pack attack simulate-faults mutate lint format protos build clean
+.PHONY: help setup demo up test test-fast test-clients vllm-venv test-vllm flood neighbours gpu-check gpu-pack attack simulate-faults mutate lint format protos build clean
 # Tests in several processes (tests/parallel.py) compute with one thread each. What they start finds its code compiled.
 PYTEST = env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/pytest -q --parallel
 SEEDS ?= 1000
@@ -41,6 +41,9 @@ test-clients: setup ## run the tests with LiteLLM, LM Evaluation Harness, AIPerf
 
 flood: vllm-venv ## compare vLLM, LiteLLM and Fairlead while a user floods, on the same engine (half an hour)
 	$(VLLM_VENV)/bin/python -m lab.bench.flood
+
+neighbours: setup ## measure a quiet user beside each kind of neighbour, on real processes with a timed fake engine (twenty minutes)
+	$(BIN)/python -m lab.bench.neighbours
 
 gpu-check: setup ## on a CUDA device: run its tests, measure engine and policies, and write build/gpu-check/report.md
 	$(BIN)/python -m lab.bench.gpu_quick build/gpu-check

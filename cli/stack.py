@@ -26,9 +26,10 @@ class Stack:
     """A local cluster, used as a context manager or with `start` and `stop`. Services listen on loopback, by default on
     free ports.
 
-    Workers compute `model`; with `engines` there is an adapter in place of each, with the arguments of that engine.
-    Extra arguments are passed to the services' command lines, and an extra `environment` to all of
-    them. Progress is shown on standard error. A worker may take any time to download or load its model.
+    Workers, which are processes of `worker_module`, compute `model`; with `engines` there is an adapter in place of
+    each, with the arguments of that engine. Extra arguments are passed to the services' command lines, and an extra
+    `environment` to all of them. Progress is shown on standard error. A worker may take any time to download or load
+    its model.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Stack:
         log_dir: Path,
         model: str = "",
         engine: str = "transformers",
+        worker_module: str = "local_worker",
         engines: Sequence[Sequence[str]] = (),
         listen: str = "127.0.0.1:0",
         scheduler_args: Sequence[str] = (),
@@ -57,7 +59,7 @@ class Stack:
         self._scheduler_args = list(scheduler_args)
         # Engines that each use all cores slow each other down several times.
         self._environment = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // workers)), **(environment or {})}
-        own = ["local_worker", "--model", model, "--engine", engine]
+        own = [worker_module, "--model", model, "--engine", engine]
         beside = [["engine_adapter", *arguments] for arguments in engines]
         # The module of each worker and its arguments, by the worker's name.
         self._commands = {f"worker-{number}": command for number, command in enumerate(beside or [own] * workers)}

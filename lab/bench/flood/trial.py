@@ -47,13 +47,13 @@ async def _warm_up(caller: Caller, work: Workload) -> None:
 
 
 async def _alone(caller: Caller, work: Workload, seconds: float) -> Phase:
-    return await _phase(caller, 0.0, seconds, [_ask(caller, work.questions("alone", seconds))])
+    return await _phase(caller, 0.0, seconds, [ask(caller, work.questions("alone", seconds))])
 
 
 async def _flooded(caller: Caller, work: Workload, ramp: float, seconds: float) -> Phase:
     interactions, calls = itertools.count(), itertools.count()
     users = [
-        _ask(caller, work.questions("flooded", ramp + seconds)),
+        ask(caller, work.questions("flooded", ramp + seconds)),
         *(_interact(caller, work, interactions) for _ in range(work.agent_open)),
         *(_flood(caller, work, calls) for _ in range(work.flood_open)),
     ]
@@ -73,7 +73,7 @@ async def _phase(caller: Caller, ramp: float, seconds: float, users: Iterable[Co
     return Phase(began, ended, caller.calls)
 
 
-async def _ask(caller: Caller, questions: Iterable[Question]) -> None:
+async def ask(caller: Caller, questions: Iterable[Question]) -> None:
     """Ask each question when it is due, whether or not those before were answered."""
     loop = asyncio.get_running_loop()
     began = loop.time()

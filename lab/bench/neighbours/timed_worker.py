@@ -1,0 +1,97 @@
+"""A worker process whose engine makes tokens up, and takes the time for its steps that a model on a GPU would need.
+
+    python -m lab.bench.neighbours.timed_worker --tally FILE [the worker's own options]
+
+The time follows from the tokens of a step, their positions and the context that they read: Llama-3.1-8B on an
+A100-80G, as the simulator has it. The engine runs ahead by one step, as on a GPU, and the worker has a GPU's default
+sizes. What the steps computed is written to FILE.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lab.bench.neighbours.step_tally import TallyWriter
+from local_worker.app import make_worker
+from local_worker.config import WorkerConfig
+from local_worker.core.batch import Batch, Engine, PendingStep, StepResult
+from local_worker.model import ServedModel, load_model
+from serving.config import load
+from serving.environment import ServiceName
+from serving.logs import configure_logging
+from serving.process import Serving, run
+from simulation.step_time import StepTime, profile
+
+GPU, MODEL = "a100-80g", "llama-3.1-8b"
+
+
+@dataclass(frozen=True, slots=True)
+class TimedStep:
+    """A step that ends at `due`, in monotonic seconds."""
+
+    result: StepResult
+    due: float
+
+    def wait(self) -> StepResult:
+        """See PendingStep."""
+        time.sleep(max(0.0, self.due - time.monotonic()))
+        return self.result
+
+
+class TimedEngine:
+    """`engine`, whose steps take the time of a model; see Engine."""
+
+    ahead = 1
+
+    def __init__(self, engine: Engine, seconds: StepTime, tally: TallyWriter) -> None:
+        self._engine = engine
+        self._seconds = seconds
+        self._tally = tally
+        self._due = 0.0
+
+    def launch(self, batch: Batch) -> PendingStep:
+        """See Engine. A step begins when the one before has ended."""
+        began = max(time.monotonic(), self._due)
+        seconds = self._seconds(batch, [1] * len(batch.slices))
+        self._due = began + seconds
+        self._tally.add(batch, seconds, self._due)
+        return TimedStep(self._engine.launch(batch).wait(), self._due)
+
+    def check(self) -> None:
+        """See Engine."""
+        self._engine.check()
+
+    def close(self) -> None:
+        """See Engine."""
+        self._engine.close()
+        self._tally.close()
+
+
+def timed(model: ServedModel, tally: Path) -> ServedModel:
+    """Return `model` with the time of a GPU, and with the default sizes of one."""
+    seconds = StepTime(profile(GPU, MODEL).coefficients)
+    return replace(model, engine=TimedEngine(model.engine, seconds, TallyWriter(tally)), device="cuda")
+
+
+def prepare(argv: Sequence[str]) -> Serving:
+    """Load the configuration, and return the function that serves; raise ConfigError."""
+    parser = argparse.ArgumentParser(prog="python -m lab.bench.neighbours.timed_worker", description=__doc__)
+    parser.add_argument("--tally", type=Path, required=True)
+    ours, others = parser.parse_known_args(argv)
+    config = load(WorkerConfig, ServiceName.WORKER, others, os.environ, prog=parser.prog)
+    configure_logging(config.log_level)
+    model = timed(load_model(config), ours.tally)
+
+    async def serve(stop: asyncio.Event) -> None:
+        await make_worker(config, model).run(stop)
+
+    return serve
+
+
+if __name__ == "__main__":
+    sys.exit(run(lambda: prepare(sys.argv[1:])))
