@@ -56,9 +56,10 @@ def _kv(member: Member) -> str:
 
 WORKERS: Sequence[Column[Member]] = (
     Column("worker", 14, lambda member: member.worker, is_text=True),
-    Column("model", 18, _models, is_text=True),
+    Column("model", 14, _models, is_text=True),
     Column("running", 7, lambda member: str(member.load.running)),
     Column("waiting", 7, lambda member: str(member.load.waiting)),
+    Column("waits s", 7, lambda member: f"{member.load.queue_seconds:,.1f}"),
     Column("gap s", 6, lambda member: bound.in_seconds(member.load.fairness_gap, member.load)),
     Column("bound s", 7, lambda member: bound.seconds(member.load)),
     Column("KV tokens", 9, _kv, rank=5),
@@ -132,7 +133,8 @@ def _members(status: scheduler_pb2.StatusResponse, width: int) -> list[str]:
     lines = [f"global policy: {status.policy}"]
     if status.placed_by_others:
         lines.append(f"{status.placed_by_others:,} requests reached workers without a placement by this scheduler")
-    return [*lines, *table([*WORKERS, Column("state", 10, state, is_text=True)], status.cluster.members, width)]
+    members = sorted(status.cluster.members, key=lambda member: (-member.load.queue_seconds, member.worker))
+    return [*lines, *table([*WORKERS, Column("state", 10, state, is_text=True)], members, width)]
 
 
 def _levels(status: scheduler_pb2.StatusResponse, width: int) -> list[str]:

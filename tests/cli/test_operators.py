@@ -112,7 +112,7 @@ def test_status_says_which_admission_the_bound_is_for_and_who_placed_requests(se
     assert re.search(r"^requests placed\n  by the scheduler +[1-9]\d*\n", done.stdout, re.MULTILINE)
     assert re.search(r"^  by a gateway, no scheduler led +0\n  not at all +0$", done.stdout, re.MULTILINE)
     seconds = r"(-|[\d,.]+)"
-    assert re.search(rf"^w0 +tiny +\d+ +\d+ +{seconds} +{seconds} +serving$", done.stdout, re.MULTILINE)
+    assert re.search(rf"^w0 +tiny +\d+ +\d+ +[\d.]+ +{seconds} +{seconds} +serving$", done.stdout, re.MULTILINE)
     for level in ("tenant", "user"):
         row = rf"^w0 +{level} +[\d,]+/[\d,]+ +[\d.]+% +{seconds} +{seconds}$"
         assert re.search(row, done.stdout, re.MULTILINE)
