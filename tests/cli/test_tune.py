@@ -63,7 +63,8 @@ def test_nothing_is_recommended_when_somebody_never_gets_anything(
     assert "no call of long was answered" in said.out
     assert "1 rejected too long (max_prompt_tokens 1000" in said.out
     assert "recommended:" not in said.out
-    assert said.err == ("fairlead: no recommendation: under every configuration some client has no answered call\n")
+    complaint = "fairlead: no recommendation: under every configuration some client has no answered call"
+    assert said.err.splitlines()[-1] == complaint, "after lines of progress where the machine is slow"
     assert (tmp_path / "out" / "tune.csv").exists()
 
 
