@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from fairlead.errors import InvalidRequest
-from local_worker.json_options import json_options
-from local_worker.plain_schema import plain
+from local_worker.json_schemas.options import json_options
+from local_worker.json_schemas.plain import plain
 from local_worker.prompt import Chat, OutputFormat
 from local_worker.xml_call_grammar import XML_SYNTAXES, xml_call
 

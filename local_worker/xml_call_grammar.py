@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from fairlead.errors import InvalidRequest
 from fairlead.output.argument_types import typed
 from local_worker.argument_types import MOST_STEPS, listed, referred, types_of
-from local_worker.json_options import json_options
+from local_worker.json_schemas.options import json_options
 
 TOOLS = "prompt.chat.tools"
 NOTES = {"$comment", "$schema", "default", "deprecated", "description", "examples", "readOnly", "title", "writeOnly"}

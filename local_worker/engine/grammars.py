@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from fairlead.errors import InvalidRequest
-from local_worker.json_options import json_options
-from local_worker.plain_schema import check_schema, plain
-from local_worker.schema_refusal import schema_refusal
+from local_worker.json_schemas.conditions import Exclusion
+from local_worker.json_schemas.options import json_options
+from local_worker.json_schemas.plain import check_schema, plain
+from local_worker.json_schemas.refusal import OVERLAPPING, grammar_refusal, schema_refusal
 from serving.constraint import Constraint
 
 if TYPE_CHECKING:
@@ -116,17 +117,24 @@ class Grammars:
         return ""
 
     def _compiled(self, constraint: Constraint) -> "LLMatcher":
+        try:
+            matcher = self._matcher(_source(constraint))
+            error = matcher.get_error()
+            if OVERLAPPING in error:
+                schema = plain(json.loads(constraint.texts[0]))
+                matcher = self._matcher(_of_schema(Exclusion(schema).exclusive(schema)))
+        except (ValueError, RecursionError) as wrong:
+            raise InvalidRequest(_reason(str(wrong)), constraint.field) from wrong
+        if matcher.is_error():
+            is_schema, text = constraint.kind == "json_schema", "".join(constraint.texts)
+            reason = schema_refusal(error, json.loads(text)) if is_schema else grammar_refusal(error, text)
+            raise InvalidRequest(_reason(reason), constraint.field)
+        return matcher
+
+    def _matcher(self, source: str) -> "LLMatcher":
         from llguidance import LLMatcher, LLParserLimits
 
-        try:
-            source = _source(constraint)
-        except (ValueError, RecursionError) as error:
-            raise InvalidRequest(_reason(str(error)), constraint.field) from error
-        matcher = LLMatcher(self._vocabulary(), source, log_level=0, limits=LLParserLimits(**LIMITS))
-        if matcher.is_error():
-            schema = plain(json.loads(constraint.texts[0])) if constraint.kind == "json_schema" else None
-            raise InvalidRequest(_reason(schema_refusal(matcher.get_error(), schema)), constraint.field)
-        return matcher
+        return LLMatcher(self._vocabulary(), source, log_level=0, limits=LLParserLimits(**LIMITS))
 
 
 def _source(constraint: Constraint) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.http.http_client import MESSAGES, RESPONSES, HttpClient
+from tests.local_worker.engine.schema_validator import is_valid
 from tests.local_worker.engine.test_json_schemas import REFUSED, Schema
 
 SCHEMA = {
@@ -15,6 +16,7 @@ SCHEMA = {
     "required": ["name", "age"],
     "additionalProperties": False,
 }
+TEXT = {"type": "string", "pattern": '^[^"a-z]{2}$'}
 FORMAT = {"type": "json_schema", "json_schema": {"name": "person", "schema": SCHEMA, "strict": True}}
 
 
@@ -46,6 +48,22 @@ def told(http: HttpClient, **fields: object) -> str:
 )
 def test_json_is_valid_under_the_schema(http: HttpClient, fields: dict[str, Any]) -> None:
     assert is_person(told(http, **fields))
+
+
+STEP = {"type": "object", "properties": {"uses": TEXT, "run": TEXT}, "additionalProperties": False}
+KINDS: dict[str, Schema] = {
+    "one of two properties": {**STEP, "oneOf": [{"required": ["uses"]}, {"required": ["run"]}]},
+    "not both properties": {**STEP, "not": {"required": ["uses", "run"]}},
+    "a property that needs another": {**STEP, "dependentRequired": {"run": ["uses"]}},
+    "a condition": {**STEP, "if": {"required": ["uses"]}, "then": {"properties": {"run": False}}},
+    "generated names": {"$ref": "#/$defs/List<string>", "$defs": {"List<string>": {"type": "array", "maxItems": 2}}},
+}
+
+
+@pytest.mark.parametrize("schema", KINDS.values(), ids=KINDS)
+def test_schemas_of_configuration_files_are_obeyed(http: HttpClient, schema: Schema) -> None:
+    text = told(http, response_format={"type": "json_schema", "json_schema": {"name": "step", "schema": schema}})
+    assert is_valid(schema, json.loads(text)), text
 
 
 @pytest.mark.parametrize("is_old", [False, True])

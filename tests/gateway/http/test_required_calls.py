@@ -31,6 +31,9 @@ def chat(http: HttpClient, **fields: object) -> Answer:
     return http.post(CHAT, {"messages": HELLO, "max_tokens": 400, "seed": 1, "tools": CHAT_TOOLS, **fields})
 
 
+PATTERNED = {"not": {"pattern": "a"}}
+
+
 def told(answer: Answer) -> Calls:
     """The calls of a chat, of which it consists."""
     assert answer.status == 200, answer.body
@@ -81,10 +84,13 @@ def test_calls_of_strict_tools_are_valid_and_others_may_be_text(http: HttpClient
     answer = chat(http, tools=strict, max_tokens=30)
     assert answer.status == 200
     assert answer.json["choices"][0]["finish_reason"] == "length", "the model decides, and writes"
-    refused = {"type": "function", "function": {"name": "odd", "parameters": {"not": {}}, "strict": True}}
+    odd = {"name": "odd", "parameters": {"properties": {"a": {"uniqueItems": True}}}, "strict": True}
+    refused = {"type": "function", "function": odd}
     answer = chat(http, tools=[refused])
     assert (answer.status, answer.error["param"]) == (400, "tools")
-    assert "not supported: not: describe what is allowed instead" in answer.error["message"]
+    told = "the parameters of odd: not supported: uniqueItems (at #/properties/a): leave it out and check the output"
+    assert told in answer.error["message"]
+    assert "calls" not in answer.error["message"], "the grammar is nothing that the caller wrote"
 
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "name": "clock"}])
@@ -134,7 +140,11 @@ def test_the_sdk_requires_calls(shared: tuple[Process, HttpClient]) -> None:
         ({"tool_choice": "perhaps"}, "tool_choice", '"perhaps"'),
         ({"structured_outputs": {"regex": "a"}}, "structured_outputs.regex", "an output has one constraint"),
         ({"ignore_eos": True}, "tools", "ignore_eos"),
-        ({"tools": [{"type": "function", "function": {"name": "a", "parameters": {"not": {}}}}]}, "tools", "not"),
+        (
+            {"tools": [{"type": "function", "function": {"name": "a", "parameters": {"not": {"pattern": "a"}}}}]},
+            "tools",
+            "not",
+        ),
     ],
 )
 def test_calls_that_cannot_be_promised_are_refused_by_name(

@@ -39,6 +39,10 @@ def is_valid(schema: Schema, value: Any, root: Schema | None = None) -> bool:
 
 def _holds(keyword: str, schema: Mapping[str, Any], value: Any, root: Schema) -> bool:
     given = schema[keyword]
+    if keyword == "if":
+        return is_valid(schema.get("then" if is_valid(given, value, root) else "else", True), value, root)
+    if keyword in ("then", "else"):
+        return True  # a part of the keyword `if`
     if keyword in ANY:
         return ANY[keyword](given, value, root)
     for kind, keywords in ((str, STRINGS), (list, ARRAYS), (dict, OBJECTS)):
@@ -97,6 +101,7 @@ ANY: Mapping[str, Callable[[Any, Any, Schema], bool]] = {
     "oneOf": lambda given, value, root: sum(is_valid(each, value, root) for each in given) == 1,
     "$ref": lambda given, value, root: is_valid(_named(given, root), value, root),
     "format": lambda given, value, root: _is_formed(given, value),
+    "not": lambda given, value, root: not is_valid(given, value, root),
 }
 NUMBERS: Mapping[str, Callable[[Any, Any], bool]] = {
     "minimum": lambda given, value: value >= given,
@@ -126,6 +131,12 @@ ARRAYS: Mapping[str, Part] = {
 }
 OBJECTS: Mapping[str, Part] = {
     "required": lambda schema, given, value, root: all(name in value for name in given),
+    "dependentRequired": lambda schema, given, value, root: all(
+        each in value for name, needed in given.items() if name in value for each in needed
+    ),
+    "dependentSchemas": lambda schema, given, value, root: all(
+        is_valid(needed, value, root) for name, needed in given.items() if name in value
+    ),
     "minProperties": lambda schema, given, value, root: len(value) >= given,
     "maxProperties": lambda schema, given, value, root: len(value) <= given,
     "properties": lambda schema, given, value, root: all(

@@ -2,13 +2,20 @@
 
 import json
 import random
+import re
 from collections.abc import Iterator
+from time import process_time
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairlead.errors import InvalidRequest
 from local_worker.engine.grammars import ConstraintBroken, Grammars
+from local_worker.json_schemas.disjointness import Disjointness
+from local_worker.json_schemas.negation import Opposites
+from local_worker.json_schemas.patterns import other_than
 from local_worker.tokenizer import ByteTokenizer
 from serving.constraint import Constraint
 from tests.local_worker.engine.schema_validator import is_valid
@@ -39,6 +46,7 @@ TREE: Schema = {
         }
     },
 }
+AB: Schema = {"properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
 # Schema, valid values, invalid values; properties of valid objects are in the order of the schema.
 OBEYED: list[tuple[Schema, list[Any], list[Any]]] = [
     ({}, [1, "a", None, [], {"a": [True]}], []),
@@ -131,15 +139,85 @@ OBEYED: list[tuple[Schema, list[Any], list[Any]]] = [
     ),
     ({"prefixItems": [{}], "type": "array", "unevaluatedItems": {"type": "null"}}, [[], [1, None]], [[1, 1]]),
     ({"items": {"type": "null"}, "type": "array", "unevaluatedItems": False}, [[], [None]], [[1]]),
+    ({"not": {"type": ["string", "number"]}}, [True, None, [], {}], ["a", 1, 1.5]),
+    ({"type": "string", "not": {"enum": ["ab", "b\n", 'c"']}}, ["", "a", "abc", "c", "é"], ["ab", "b\n", 'c"', 1]),
+    ({"enum": ["a", None, True, False], "not": {"enum": ["b", True, None]}}, ["a", False], [True, None, "b"]),
+    ({"type": "integer", "not": {"minimum": 5}}, [4, -1], [5, 6]),
+    ({"type": "string", "not": {"maxLength": 1}}, ["ab"], ["", "a"]),
+    ({"type": ["string", "array"], "not": {"minItems": 1}}, [[]], [[1], "a"]),
+    ({"type": "object", **AB, "not": {"required": ["a", "b"]}}, [{}, {"a": 1}, {"b": 1}, {"c": 1}], [{"a": 1, "b": 1}]),
+    ({"type": "object", **AB, "not": {"anyOf": [{"required": ["a"]}, {"not": {"required": ["b"]}}]}}, [{"b": 1}], [{}]),
+    ({"$defs": {"n": {"type": "null"}}, "not": {"$ref": "#/$defs/n"}}, [1, "a"], [None]),
+    (
+        {
+            "type": "object",
+            "properties": {"kind": {"enum": ["x", "y"]}, "a": {"type": "integer"}},
+            "if": {"properties": {"kind": {"const": "x"}}},
+            "then": {"required": ["a"]},
+            "else": {"properties": {"a": False}},
+        },
+        [{"kind": "x", "a": 1}, {"kind": "y"}, {"a": 1}],
+        [{"kind": "x"}, {"kind": "y", "a": 1}, {}, {"kind": "z"}],
+    ),
+    ({"if": {"type": "string"}, "then": {"minLength": 2}}, ["ab", 1, None], ["a"]),
+    ({"if": {"type": "string"}, "else": {"minimum": 2}}, ["a", 2, 3], [1]),
+    ({"type": "object", **AB, "dependentRequired": {"a": ["b"]}}, [{}, {"b": 1}, {"a": 1, "b": 1}], [{"a": 1}]),
+    (
+        {"type": "object", **AB, "dependentSchemas": {"a": {"properties": {"b": False}}}},
+        [{}, {"b": 1}, {"a": 1}],
+        [{"a": 1, "b": 1}],
+    ),
+    # `oneOf` whose branches overlap, or are disjoint by what only their references, values and properties tell.
+    (
+        {"type": "object", **AB, "oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
+        [{"a": 1}, {"b": 1}],
+        [{}, {"a": 1, "b": 1}],
+    ),
+    ({"oneOf": [{"type": "string"}, {"type": "string", "minLength": 3}]}, ["", "ab"], ["abc", 1]),
+    (
+        {
+            "$defs": {"list": {"type": "array", "items": {"type": "null"}}},
+            "oneOf": [{"$ref": "#/$defs/list"}, {"type": "null"}],
+        },
+        [[], [None], None],
+        [1, [1]],
+    ),
+    (
+        {
+            "oneOf": [
+                {
+                    "type": "object",
+                    "properties": {"a": {"type": "integer"}},
+                    "required": ["a"],
+                    "additionalProperties": False,
+                },
+                {
+                    "type": "object",
+                    "properties": {"b": {"type": "integer"}},
+                    "required": ["b"],
+                    "additionalProperties": False,
+                },
+            ]
+        },
+        [{"a": 1}, {"b": 1}],
+        [{}, {"a": 1, "b": 1}, {"a": "x"}],
+    ),
+    # As code that others have generated has them.
+    ({"$ref": "#/$defs/Record<string,a b>", "$defs": {"Record<string,a b>": {"type": "integer"}}}, [1], ["a"]),
+    ({"$id": "http://127.0.0.1/docs#part", "$ref": "#/$defs/a", "$defs": {"a": {"type": "integer"}}}, [1], ["a"]),
+    ({"type": "number", "minimum": -1.7976931348623157e308, "maximum": 1.7976931348623157e308}, [0, -2.5, 1000], ["a"]),
+    ({"type": "integer", "minimum": -(2**63), "maximum": 2**63}, [0, -12], [1.5]),
     (TREE, [{"children": []}, {"children": [{"children": [{"children": []}]}]}], [{}, {"children": [1]}]),
 ]
+OVERLAP: list[Schema] = [{"type": "string", "pattern": "a"}, {"type": "string", "pattern": "b"}]
 REFUSED: list[tuple[Schema, str]] = [
-    ({"not": {"type": "string"}}, "not"),
+    ({"not": {"type": "integer"}}, "not"),
+    ({"not": {"pattern": "a"}}, "not"),
+    ({"not": {"const": {"a": 1}}}, "not"),
+    ({"type": "string", "not": {"enum": ["x" * 400]}}, "not"),
     ({"type": "array", "uniqueItems": True}, "uniqueItems"),
     ({"type": "array", "contains": {"type": "integer"}}, "contains"),
-    ({"if": {"type": "string"}, "then": {"minLength": 2}}, "if"),
-    ({"dependentRequired": {"a": ["b"]}}, "dependentRequired"),
-    ({"dependentSchemas": {"a": {"required": ["b"]}}}, "dependentSchemas"),
+    ({"if": {"format": "ipv4"}, "then": {"minLength": 2}}, "if"),
     ({"propertyNames": {"format": "ipv4"}}, "propertyNames"),
     ({"propertyNames": {"maxLength": 3}, "properties": {"a": {}}}, "propertyNames"),
     ({"propertyNames": {"enum": ["a"]}, "required": ["b"]}, "propertyNames"),
@@ -155,7 +233,7 @@ REFUSED: list[tuple[Schema, str]] = [
     ({"type": "array", "contains": {}, "unevaluatedItems": False}, "unevaluatedItems"),
     ({"$dynamicRef": "#n", "$defs": {"a": {"$dynamicAnchor": "n"}}}, "$dynamicRef"),
     ({"$ref": "http://127.0.0.1/integer.json"}, "is not present in the schema"),
-    ({"if": {"type": "string"}, "else": {"minimum": 2}}, "else"),
+    ({"if": {"type": "array", "contains": {}}, "else": {"minimum": 2}}, "else"),
     ({"enum": []}, "Unsatisfiable"),
 ]
 
@@ -259,6 +337,7 @@ def test_white_space_ends(grammars: Grammars) -> None:
         ({"properties": {"a": {}}, "type": "object", "additionalProperties": {"not": {}}}, {"a": 1}, {"b": 1}),
         ({"type": "object", "properties": {"a": {"items": {"not": True}, "type": "array"}}}, {"a": []}, {"a": [1]}),
         ({"type": "string", "format": "semver"}, "any text", 1),
+        ({"type": "string", "anyOf": [{"format": "semver"}, {"const": ""}]}, "any text", 1),
         ({"type": "object", "properties": {"format": {"const": "semver"}}}, {"format": "semver"}, {"format": "x"}),
         ({"enum": [{"uniqueItems": False, "format": "x"}]}, {"uniqueItems": False, "format": "x"}, {}),
         ({"type": "object", "propertyNames": {"type": "string"}, "dependencies": {}}, {"a": 1}, 1),
@@ -281,16 +360,32 @@ def test_keywords_that_say_nothing_are_left_out(grammars: Grammars, schema: Sche
             "uniqueItems (at #/properties/tags, #/properties/a~1b/items): leave it out and check the output",
         ),
         (
-            {"$defs": {str(number): {"not": {}, "enum": [1]} for number in range(5)}, "not": {"const": 1}},
+            {"$defs": {str(number): {"not": {"pattern": "a"}} for number in range(5)}, "not": {"const": 1}},
             "not (at #, #/$defs/0, #/$defs/1 and 3 more): describe what is allowed instead",
         ),
         (
             {"anyOf": [{"if": {"const": 1}, "then": False}, {"dependentRequired": {"a": ["b"]}}]},
-            "if (at #/anyOf/0), then (at #/anyOf/0), dependentRequired (at #/anyOf/1): "
-            "use anyOf with a schema for each case",
+            "not supported: if (at #/anyOf/0), then (at #/anyOf/0): use anyOf with a schema for each case",
         ),
         ({"enum": [{"not": 1}], "contains": {"const": 1}, "type": "array"}, "not supported: contains (at #): "),
         ({"items": {"oneOf": [{"type": "integer"}, {"type": "number"}]}}, "oneOf (at #/items): "),
+        (
+            {
+                "properties": {"x": {"oneOf": [{"type": "null"}, {"$ref": "#/$defs/b"}]}},
+                "$defs": {"b": {"oneOf": OVERLAP}},
+            },
+            "oneOf (at #/$defs/b): a value",
+        ),
+        (
+            {"properties": {"x": {"pattern": "a"}, "y": {"pattern": "(?=a)b"}}},
+            "pattern (at #/properties/y): look-around",
+        ),
+        ({"patternProperties": {"^\\bx$": {}}}, "pattern (at #): no look-around or word boundary; write it without"),
+        (
+            {"items": {"$ref": "http://127.0.0.1/a.json#/b"}},
+            "$ref (at #/items): 'http://127.0.0.1/a.json' is not present",
+        ),
+        ({"$defs": {"a": False}, "$ref": "#/$defs/a"}, "no value is valid under it, so leave out what refers to it"),
         ({"patternProperties": {"^a": {}, "b$": {}}}, "/^a/ and /b$/ are not disjoint; write them so that"),
         ({"properties": {"a": {}}, "minProperties": 1}, "are required; require these, or leave the limit out"),
     ],
@@ -302,7 +397,104 @@ def test_a_refusal_says_where_and_what_to_do(grammars: Grammars, schema: Schema,
 
 
 def test_no_error_names_an_option_that_nobody_can_set(grammars: Grammars) -> None:
-    overlapping = {"oneOf": [{"type": "string"}, {"type": "string", "minLength": 3}]}
+    overlapping = {"oneOf": OVERLAP}
     with pytest.raises(InvalidRequest, match=r"oneOf .*: a value could be valid under several") as refused:
         grammars.compile(Constraint("json_schema", (json.dumps(overlapping),)))
     assert "option" not in refused.value.message
+
+
+LEAVES: st.SearchStrategy[Any] = st.sampled_from(
+    [
+        *({"type": name} for name in ("null", "boolean", "string", "number", "array", "object")),
+        {"enum": ["a", "ab", None]},
+        {"const": True},
+        {"required": ["a", "b"]},
+        {"minLength": 2},
+        {"maxItems": 1},
+        {"minimum": 3},
+        {"properties": {"a": {"type": "null"}, "b": {"const": "x"}}},
+        True,
+        False,
+    ]
+)
+SCHEMAS = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.builds(lambda parts: {"allOf": parts}, st.lists(inner, min_size=1, max_size=2)),
+        st.builds(lambda parts: {"anyOf": parts}, st.lists(inner, min_size=1, max_size=2)),
+        st.builds(lambda part: {"not": part}, inner),
+    ),
+    max_leaves=4,
+)
+VALUES: list[Any] = [None, True, False, 2, 3.5, "", "a", "ab", "abc", [], [1, 2], {}]
+VALUES += [{"a": None}, {"a": None, "b": "x"}, {"a": 1, "b": "y"}, {"b": "x"}, {"c": 0}]
+
+
+@given(SCHEMAS)
+def test_an_opposite_has_exactly_the_other_values(schema: Any) -> None:
+    opposite = Opposites(schema).of(schema)
+    assert [value for value in VALUES if is_valid(schema, value) == is_valid(opposite, value)] == []
+
+
+@given(SCHEMAS, SCHEMAS)
+def test_disjoint_schemas_have_no_value_in_common(one: Any, other: Any) -> None:
+    if Disjointness(True).holds(one, other):
+        assert [value for value in VALUES if is_valid(one, value) and is_valid(other, value)] == []
+
+
+@given(st.lists(st.text(max_size=4), min_size=1, max_size=4), st.text(max_size=5))
+def test_a_pattern_of_other_texts(texts: list[str], text: str) -> None:
+    text = text.replace("\0", "")  # which classes of others lack
+    written = re.sub(r"\\x\{([0-9a-f]+)\}", lambda found: f"\\U{int(found[1], 16):08x}", other_than(texts))
+    for each in (text, *texts, texts[0][:-1], f"{texts[0]}x"):
+        assert bool(re.fullmatch(written[1:-1], each)) == (each not in texts)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "others"),
+    [
+        ("^{a}$", ["{a}"], ["a"]),
+        ("^a{2}b{1,}c{0,1}$", ["aabbc", "aab"], ["abc"]),
+        ("^a{,2}$", ["a{,2}"], ["aa"]),
+        ("^[[a]$", ["[", "a"], ["]"]),
+        ("^[a&&b]$", ["&", "a", "b"], ["c"]),
+        ("^[a~~b]$", ["~"], ["-"]),
+        ("^[^]$", ["a", "\n"], ["", "ab"]),
+        ("^([]|b)$", ["b"], ["", "a"]),
+        ("^[^\\]x]$", ["a"], ["]", "x"]),
+        (r"^\d\w$", ["1a"], ["٣a", "1é", "aa"]),
+        (r"^[^\d]$", ["a", "٣"], ["1"]),
+        ('^[^"]$', ["\\", "a", "\n"], ['"']),
+        (r'^[^\\/:*?"<>|]+$', ["a.b", "é\n"], ['a"', "\\", "a:b"]),
+        (r"^\[\{\\$", ["[{\\"], ["a"]),
+    ],
+)
+def test_patterns_are_ecmascripts(grammars: Grammars, pattern: str, matching: list[str], others: list[str]) -> None:
+    schema = {"type": "string", "pattern": pattern}
+    assert [text for text in matching if not is_allowed(grammars, schema, text)] == []
+    assert [text for text in others if is_allowed(grammars, schema, text)] == []
+
+
+def conditions(depth: int) -> Schema:
+    """Conditions within conditions, each of which stands twice in what says the same."""
+    inner = conditions(depth - 1) if depth else {"const": "a"}
+    return {"if": inner, "then": inner, "else": {"type": "null"}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {
+            "$defs": {f"{n}": {"anyOf": [{"$ref": f"#/$defs/{n + 1}"}] * 20} for n in range(9)},
+            "not": {"$ref": "#/$defs/0"},
+        },
+        conditions(12),
+        {"oneOf": [{"anyOf": [{"required": [f"{m}", f"{n}"]} for m in range(20)]} for n in range(30)]},
+    ],
+    ids=["references", "conditions", "branches"],
+)
+def test_a_schema_that_would_grow_without_end_is_refused_soon(grammars: Grammars, schema: Any) -> None:
+    before = process_time()
+    with pytest.raises(InvalidRequest):
+        grammars.compile(Constraint("json_schema", (json.dumps(schema),)))
+    assert process_time() - before < 10, "seconds of processor time"

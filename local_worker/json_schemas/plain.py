@@ -7,13 +7,19 @@ unknown is an annotation (JSON Schema 2020-12, Validation, section 7.2.3), and s
 from collections.abc import Iterator
 from math import prod
 from typing import Any
+from urllib.parse import quote
 
-from local_worker.schema_rewriting import evaluated, named_properties
+from local_worker.json_schemas.conditions import unconditional
+from local_worker.json_schemas.negation import Opposites
+from local_worker.json_schemas.patterns import rust_pattern
+from local_worker.json_schemas.rewriting import evaluated, named_properties
 
 MOST_PATTERNS = 100  # of one object: their time grows with the fourth power
 MOST_COMBINATIONS = 1000  # of alternatives that hold at once
 FORMATS = frozenset(("date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"))
-MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")  # of schemas by name
+LARGEST = 10**17  # a number with a larger limit stays within this one, which the library can describe
+# Of schemas by name; of `dependencies` some are lists of names.
+MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 LISTS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
 ONE = ("items", "additionalProperties", "additionalItems", "contains", "not", "if", "then", "else", "propertyNames")
 # Values with which a keyword allows everything.
@@ -42,6 +48,7 @@ DIALECTS = frozenset(
         "https://json-schema.org/draft/2020-12/schema",
     )
 )
+URI = ":/?#[]@!$&'()*+,;=%~"  # characters that a reference has; others are written by their numbers
 ANNOTATIONS = frozenset(("$comment", "description", "title"))
 
 
@@ -50,24 +57,44 @@ def plain(schema: Any) -> Any:
 
     A schema that refuses everything is False.
     """
-    return _plain(schema, schema)
+    return plain_part(schema, Opposites(schema))
 
 
-def _plain(schema: Any, root: Any) -> Any:
+def plain_part(schema: Any, opposites: Opposites) -> Any:
+    """Return the same of a part of a schema."""
     if not isinstance(schema, dict):
         return schema
-    kept = {key: _inner(key, value, root) for key, value in schema.items() if not _is_idle(key, schema)}
+    kept = {key: _inner(key, value, opposites) for key, value in schema.items() if not _is_idle(key, schema)}
     if kept.get("not", False) in (True, {}) and kept.keys() <= {"not", *ANNOTATIONS}:
         return False
-    return named_properties(evaluated(kept), root)
+    if any(each in (True, {}) for each in _listed(kept.get("anyOf"))):
+        del kept["anyOf"]
+    return unconditional(named_properties(evaluated(kept), opposites.root), opposites)
 
 
-def _inner(key: str, value: Any, root: Any) -> Any:
-    if key in MAPS and isinstance(value, dict):
-        return {name: _plain(each, root) for name, each in value.items()}
-    if key in LISTS and isinstance(value, list):
-        return [_plain(each, root) for each in value]
-    return _plain(value, root) if key in ONE else value
+def _inner(key: str, value: Any, opposites: Opposites) -> Any:
+    match key, value:
+        case "patternProperties", dict():
+            return {rust_pattern(name): plain_part(each, opposites) for name, each in value.items()}
+        case _, dict() if key in MAPS:
+            return {name: plain_part(each, opposites) for name, each in value.items()}
+        case _, list() if key in LISTS:
+            return [plain_part(each, opposites) for each in value]
+        case "pattern", str():
+            return rust_pattern(value)
+        case "$ref", str():
+            return quote(value, safe=URI)
+        case "$id", str():  # a fragment of it names nothing that is told apart by it
+            return value if value.startswith("#") else value.partition("#")[0]
+        case "minimum" | "exclusiveMinimum", int() | float():
+            return max(value, -LARGEST)
+        case "maximum" | "exclusiveMaximum", int() | float():
+            return min(value, LARGEST)
+    return plain_part(value, opposites) if key in ONE else value
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _is_idle(key: str, schema: dict[str, Any]) -> bool:
@@ -110,8 +137,7 @@ def _parts(schema: Any) -> Iterator[dict[str, Any]]:
 
 def _alternatives(schema: dict[str, Any]) -> Iterator[int]:
     """Yield the numbers of alternatives among which a value of `schema` takes one each."""
-    every = schema.get("allOf")
-    for part in [schema, *(every if isinstance(every, list) else ())]:
+    for part in [schema, *_listed(schema.get("allOf"))]:
         for key in ("anyOf", "oneOf"):
             if isinstance(part, dict) and isinstance(part.get(key), list):
                 yield max(1, len(part[key]))

@@ -1,6 +1,7 @@
 """Keywords of JSON schemas that llguidance does not know, said with those that it knows where they mean the same."""
 
 from typing import Any
+from urllib.parse import unquote
 
 # Beside these a keyword of unevaluated values depends on which of their schemas a value is valid under.
 APPLICATORS = ("$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "not", "dependentSchemas")
@@ -28,7 +29,7 @@ def named_properties(schema: dict[str, Any], root: Any) -> dict[str, Any]:
 
     `root` is the whole schema, in which references to a part of it are looked for.
     """
-    names = _resolved(schema.get("propertyNames"), root)
+    names = resolved(schema.get("propertyNames"), root)
     if not isinstance(names, dict) or names.get("type", "string") != "string":
         return schema
     rule = {key: value for key, value in names.items() if key not in NOTES and key != "type"}
@@ -58,7 +59,7 @@ def _texts(values: Any) -> list[str]:
     return [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
 
 
-def _resolved(schema: Any, root: Any) -> Any:
+def resolved(schema: Any, root: Any) -> Any:
     """Return what a schema that is a reference within `root` leads to, and any other one as it is."""
     if not isinstance(schema, dict) or not schema.keys() <= {"$ref", *NOTES}:
         return schema
@@ -67,7 +68,7 @@ def _resolved(schema: Any, root: Any) -> Any:
         return schema
     found = root
     for part in reference[2:].split("/"):
-        name = part.replace("~1", "/").replace("~0", "~")
+        name = unquote(part).replace("~1", "/").replace("~0", "~")
         if not isinstance(found, dict) or name not in found:
             return schema
         found = found[name]

@@ -1,0 +1,1 @@
+"""JSON schemas of outputs, in the form that llguidance reads."""
