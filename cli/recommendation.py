@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from simulation.what_if.front import TOLERANCE, is_as_good, pareto, recommended, slowdown
+from simulation.what_if.front import NOISE, TOLERANCE, is_as_good, pareto, recommended, slowdown
 from simulation.what_if.summary import Summary
 
-NOISE = 0.01  # relative difference of two throughputs that another trace of the same kind may turn round
 REUSE = 0.01  # share of prompt tokens; a hit rate below it counts as no reuse
 
 
@@ -21,8 +20,8 @@ def reasons_for(best: Summary, summaries: Sequence[Summary]) -> list[str]:
     lines = [f"recommended: {best.name}"]
     if len(summaries) > 1:
         lines.append(
-            f"  it has the most throughput ({best.service:,.0f} service/s) of those whose slowdown is within "
-            f"{TOLERANCE:.0%} of the least"
+            f"  it has the most throughput, but for noise ({best.service:,.0f} service/s), of those whose slowdown is "
+            f"within {TOLERANCE:.0%} of the least"
         )
     if equal := [s.name for s in summaries if s is not best and is_as_good(s, best) and _differs_by_noise(s, best)]:
         lines.append(f"  no difference beyond noise (throughput within {NOISE:.0%}) to {'; '.join(equal)}")

@@ -6,6 +6,7 @@ from simulation.what_if.summary import Summary
 
 Unfairness = Callable[[Summary], float]
 TOLERANCE = 0.1  # relative difference up to which two slowdowns or gaps count as equal
+NOISE = 0.01  # relative difference of two throughputs that another trace of the same kind may turn round
 
 
 def slowdown(summary: Summary) -> float:
@@ -40,10 +41,15 @@ def pareto(summaries: Iterable[Summary], unfairness: Unfairness) -> list[Summary
 
 
 def recommended(front: Sequence[Summary], unfairness: Unfairness) -> Summary:
-    """Return the configuration with the highest throughput of those within TOLERANCE of the least `unfairness`."""
+    """Return the configuration with the highest throughput of those within TOLERANCE of the least `unfairness`.
+
+    Of those whose throughput differs by no more than NOISE, it is the one with the least `unfairness`.
+    """
     least = min(unfairness(summary) for summary in front)
     good = [summary for summary in front if unfairness(summary) <= (1 + TOLERANCE) * least]
-    return min(good, key=lambda s: (-s.service, unfairness(s), s.name))
+    most = max(summary.service for summary in good)
+    fastest = [summary for summary in good if summary.service >= (1 - NOISE) * most]
+    return min(fastest, key=lambda s: (unfairness(s), -s.service, s.name))
 
 
 def is_as_good(one: Summary, best: Summary) -> bool:
