@@ -3,7 +3,8 @@ limits."""
 
 import argparse
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from typing import Any
 
 from cli.limit_options import NAMES, READ_BY
 from cli.pool_options import scenario
@@ -28,7 +29,7 @@ class Configuration:
     route: str = DEFAULT_POLICY
     quantum_tokens: int = 512
     route_quantum_tokens: int = 4096
-    limits: tuple[tuple[str, int], ...] = ()
+    limits: tuple[tuple[str, Any], ...] = ()
 
     @property
     def name(self) -> str:
@@ -53,8 +54,8 @@ class Configuration:
             worker["quantum_tokens"] = self.quantum_tokens
         if self.route in ROUTE_QUANTUM:
             scheduler["quantum_tokens"] = self.route_quantum_tokens
-        limits = asdict(RateLimits(**dict(self.limits)))
-        numbers = ",".join(str(limits[limit]) for limit in READ_BY[throttle])
+        limits = RateLimits(**dict(self.limits))
+        numbers = ",".join(str(getattr(limits, limit)) for limit in READ_BY[throttle])
         gateway: dict[str, object] = {"throttle": f"{throttle}:{numbers}" if numbers else throttle}
         by_service = {ServiceName.WORKER: worker, ServiceName.SCHEDULER: scheduler}
         if throttle in THROTTLES and throttle != "none":

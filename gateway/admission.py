@@ -19,15 +19,15 @@ from gateway.tenants import CallerIdentity, Credentials, Tenants
 from gateway.upstream.cluster import Cluster
 from gateway.validation import app_name, capacity, check_interaction, check_length, check_rendered, check_request, cut
 from serving.cost import within_limits
-from serving.names import MAX_NAME
+from serving.names import MAX_NAME, tenant_of
 from serving.telemetry.records import CHAT, TEXT_COMPLETION
 from serving.telemetry.spans import remote
 from serving.wire import sampling_to_proto
+from throttler.core.budget import TokenUse
 from throttler.core.decider import Arrival
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.profiles import Expectation, Profiles
 from throttler.core.throttle import Caller, LimitStatus
-from throttler.core.token_limits import TokenUse
 from throttler.throttler import Throttler
 
 CHARACTERS_PER_TOKEN = 4  # in English text
@@ -80,6 +80,11 @@ class Admission:
         """Return what is left of the caller's tightest limit in tokens; None where there is none."""
         return self._throttler.token_status(caller)
 
+    def budget_warnings(self, call: Call) -> list[str]:
+        """Return the budgets of which a call's caller, or its interaction, has little left."""
+        key = InteractionKey(call.client, call.app, call.interaction) if call.interaction else None
+        return self._throttler.warnings(Caller(tenant_of(call.client), call.client, call.app, call.key), key)
+
     async def end_interaction(
         self, receive: Receive[inference_pb2.EndInteractionRequest], credentials: Credentials
     ) -> None:
@@ -98,7 +103,7 @@ class Admission:
         at the end of the call.
         """
         identity = self.identify(credentials)
-        call.client, call.traceparent = identity.client, traceparent(credentials.traceparent)
+        call.client, call.key, call.traceparent = identity.client, identity.key, traceparent(credentials.traceparent)
         call.caller_request_id = caller_request_id(credentials.request_id)
         try:
             request = call.request = await receive()
@@ -219,7 +224,7 @@ class Admission:
         interaction = message.interaction
         assert call.sampling is not None, "an examined call has sampling parameters"
         return Arrival(
-            Caller(identity.tenant, identity.client, call.app),
+            identity.caller(call.app),
             call.interaction,
             self._interactions.token(call),
             last=interaction.end,
@@ -227,6 +232,7 @@ class Admission:
             overloaded=self._cluster.members.overloaded(call.model),
             prompt_tokens=expected_tokens(message.prompt),
             max_tokens=call.sampling.max_tokens,
+            model=call.model,
         )
 
     def _settle(self, call: Call) -> None:
@@ -238,11 +244,13 @@ class Admission:
         self._throttler.settle_by(partial(self._calls.ended, call, self._used(call), need))
 
     def _used(self, call: Call) -> TokenUse:
-        """Return what a call used of limits in tokens: nothing if no worker began it."""
+        """Return what a call used of budgets: nothing if no worker began it."""
         if not call.timings.scheduled:
             return TokenUse(0, 0)
         usage = call.usage
-        measured = self._throttler.measured(usage.prompt_tokens, usage.output_tokens)
+        measured = self._throttler.measured(
+            usage.prompt_tokens, usage.output_tokens, cached_tokens=usage.cached_tokens, model=call.model
+        )
         # A worker charges less than the whole prompt if it had cached a part of it.
         return measured._replace(cost=math.ceil(usage.service)) if usage.service else measured
 

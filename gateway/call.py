@@ -63,6 +63,7 @@ class Call:
     request: CallRequest = field(init=False, repr=False)  # once it has arrived
     caller_request_id: str = ""  # chosen by the caller; two calls may have the same
     client: str = ""
+    key: str = ""  # the name of the API key
     app: str = ""  # the app for which the call is counted
     named_app: str = ""  # the app that the caller named, if the call is counted for another one
     model: str = ""

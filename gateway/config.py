@@ -51,6 +51,7 @@ class GatewayConfig(InternalTlsOptions):
     )
     profiles: str = throttle_option("profiles")
     redis: str = throttle_option("redis")
+    ledger: str = throttle_option("ledger")
     gateways: int = throttle_option("gateways")
     http_hosts: str = option(
         "",

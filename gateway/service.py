@@ -18,6 +18,7 @@ from gateway.upstream.cluster import Cluster
 from serving.rpc.incoming import only
 from serving.rpc.message_body_limiter import MessageBodyLimiter
 from serving.wire import parsed
+from throttler.core.budgets import HEADER
 
 
 class InferenceService:
@@ -54,6 +55,8 @@ class InferenceService:
             async for message in driver.messages():
                 for response in responses(message, call):
                     await context.write(response)
+            warnings = [(HEADER, warning) for warning in self._admission.budget_warnings(call)]
+            context.set_trailing_metadata((*request_id_metadata(call.request_id), *warnings))
         finally:
             driver.gone()
         if caller.status is not None:

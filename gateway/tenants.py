@@ -20,10 +20,12 @@ from serving.cost import MAX_WEIGHT
 from serving.document import ConfigEntry, read, text_of
 from serving.names import normalized
 from throttler.core.profiles import DEFAULT_APP
+from throttler.core.throttle import Caller
 
 AUTHORIZATION = "authorization"
 USER = "x-fairlead-user"
 MAX_USERS = 1000  # per key, unless it says otherwise
+KEY_NAME = 12  # hex digits of a key's hash that name it
 NO_TIERS: Mapping[str, float] = MappingProxyType({})
 
 
@@ -60,6 +62,7 @@ class CallerIdentity:
     apps: tuple[str, ...] = ()
     is_open: bool = False  # whether the gateway has no keys, so that every caller may name every app with a profile
     may_name_users: bool = False
+    key: str = ""  # the beginning of the key's hash; empty where there are no keys
     # Those whom the key names, where it has named this one: who is admitted counts there.
     users: NamedUsers | None = field(default=None, compare=False, repr=False)
 
@@ -67,6 +70,10 @@ class CallerIdentity:
     def is_bound(self) -> bool:
         """Whether the key alone determines the app; if callers choose the app, it must not change the weight."""
         return not self.is_open and len(set(self.apps)) <= 1
+
+    def caller(self, app: str) -> Caller:
+        """Return the caller of a call of `app`, as the throttler knows it."""
+        return Caller(self.tenant, self.client, app, self.key)
 
     def may_read(self, client: str) -> bool:
         """Return whether what belongs to `client` may be read: by itself, or by its tenant's key that may name it.
@@ -98,9 +105,9 @@ CACHE_SCOPES: Mapping[str, Callable[[CallerIdentity], str]] = MappingProxyType(
 class _ApiKey:
     """A key and the users that it has named."""
 
-    def __init__(self, tenant: Tenant, *, is_open: bool) -> None:
+    def __init__(self, tenant: Tenant, name: str) -> None:
         self.tenant = tenant
-        self._is_open = is_open
+        self._name = name
         self._users = NamedUsers(tenant.max_users)
 
     def identify(self, named: str) -> CallerIdentity:
@@ -122,7 +129,15 @@ class _ApiKey:
     def _identity(self, client: str, users: NamedUsers | None) -> CallerIdentity:
         tenant = self.tenant
         return CallerIdentity(
-            client, tenant.name, tenant.share, tenant.tier, tenant.apps, self._is_open, tenant.trusted_users, users
+            client=client,
+            tenant=tenant.name,
+            share=tenant.share,
+            tier=tenant.tier,
+            apps=tenant.apps,
+            is_open=not self._name,
+            may_name_users=tenant.trusted_users,
+            key=self._name,
+            users=users,
         )
 
 
@@ -130,8 +145,8 @@ class Tenants:
     """All API keys by hash (sha256, hex); with an empty table every caller is the tenant `default`."""
 
     def __init__(self, keys: Mapping[str, Tenant]) -> None:
-        self._accounts = {bytes.fromhex(key): _ApiKey(tenant, is_open=False) for key, tenant in keys.items()}
-        self._open = None if keys else _ApiKey(Tenant("default", trusted_users=True), is_open=True)
+        self._accounts = {bytes.fromhex(key): _ApiKey(tenant, key[:KEY_NAME]) for key, tenant in keys.items()}
+        self._open = None if keys else _ApiKey(Tenant("default", trusted_users=True), "")
 
     @classmethod
     def load(cls, path: str, tiers: Mapping[str, float] = NO_TIERS) -> "Tenants":

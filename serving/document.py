@@ -76,12 +76,12 @@ class ConfigEntry:
             raise self.complaint(f"expected true or false, got {self._shown()}")
         return value
 
-    def count(self) -> int:
-        """Return an integer above 0."""
+    def count(self, most: int = MOST) -> int:
+        """Return an integer above 0 and not above `most`."""
         value = self._value()
         if type(value) is not int or value <= 0:
             raise self.complaint(f"expected a whole number > 0, got {self._shown()}")
-        return int(self._at_most(MOST, value))
+        return int(self._at_most(most, value))
 
     def amount(self) -> float:
         """Return a finite number of at least 0."""

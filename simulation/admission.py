@@ -13,6 +13,9 @@ from simulation.call import SimulatedCall
 from simulation.clock import VirtualClock
 from simulation.shared_limits import SharedLimits
 from simulation.spec import ADMISSIONS, ClusterSpec
+from throttler.core.budget import BudgetDemand, TokenUse
+from throttler.core.budget_accounts import BudgetAccounts
+from throttler.core.budgets import Budgets
 from throttler.core.decider import Arrival, Decider, Permit
 from throttler.core.expectations import Expectations
 from throttler.core.interaction_tokens import InteractionKey
@@ -21,8 +24,6 @@ from throttler.core.leased_quota import LeasedQuota
 from throttler.core.profiles import Profiles
 from throttler.core.quota import LocalQuota, QuotaDemand
 from throttler.core.throttle import Caller
-from throttler.core.token_limits import TokenLimits, TokenUse
-from throttler.core.windows import AllCounts
 
 MODEL = "model"
 TENANT = "tenant"  # all clients are users of one tenant and share its apps' limits
@@ -43,10 +44,9 @@ class SimulatedAdmission:
         profiles = Profiles(limits=spec.limits)
         quota = LeasedQuota(spec.window_seconds, spec.gateways) if spec.gateways > 1 else LocalQuota()
         throttle = ADMISSIONS[spec.throttle](profiles, quota, spec.window_seconds)
-        token_limits = TokenLimits(profiles, quota, WeightedTokens(), spec.window_seconds)
-        counts = AllCounts(throttle.window, token_limits.window)
-        self._link = shared.connect(quota, counts) if isinstance(quota, LeasedQuota) else None
-        decider = Decider(throttle, Interactions("simulation", profiles), Expectations(profiles), token_limits)
+        budgets = Budgets(profiles, BudgetAccounts(), WeightedTokens())
+        self._link = shared.connect(quota, throttle.window) if isinstance(quota, LeasedQuota) else None
+        decider = Decider(throttle, Interactions("simulation", profiles), Expectations(profiles), budgets)
         self._open_calls = OpenCallLimiter(per_client=spec.max_streams_per_client, total=spec.max_streams)
         self._calls: CallAdmission[SimulatedCall] = CallAdmission(decider, self._open_calls)
         self._overloaded = False
@@ -70,6 +70,7 @@ class SimulatedAdmission:
                 self.admitted(held, self._clock.now)
             then(events.Failed(refusal))
             return
+        assert not isinstance(permit, BudgetDemand), "simulated gateways have no budgets"
         if isinstance(permit, QuotaDemand):
             assert self._link is not None, "the only gateway has every limit to itself"
             self._link.lease(permit, partial(self._decide_again, call, then))

@@ -1,10 +1,15 @@
 """The throttler of a service as its options describe it, and the profiles that it follows."""
 
+import sqlite3
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from serving.config import cost_function
+from serving.config import ConfigError, cost_function
 from serving.document import text_of
+from throttler.budget_leases import BudgetLeases, Ledger
+from throttler.core.budget_accounts import BudgetAccounts
+from throttler.core.budgets import Budgets
 from throttler.core.decider import Decider
 from throttler.core.expectations import Expectations
 from throttler.core.interactions import FinishedInteraction, Interactions
@@ -13,8 +18,7 @@ from throttler.core.profiles import Profiles, RateLimits
 from throttler.core.quota import LocalQuota
 from throttler.core.throttle import WINDOW_SECONDS
 from throttler.core.throttles import THROTTLES
-from throttler.core.token_limits import TokenLimits
-from throttler.core.windows import AllCounts
+from throttler.file_ledger import FileLedger
 from throttler.options import ThrottleChoice, ThrottleOptions
 from throttler.profiles_file import parse
 from throttler.store import LocalStore, Store
@@ -37,18 +41,20 @@ def make_throttler(
     leases = LeasedQuota(WINDOW_SECONDS, options.gateways) if redis is not None else None
     quota = leases or LocalQuota()
     throttle = THROTTLES[ThrottleChoice.parse(options.throttle).name](profiles, quota, WINDOW_SECONDS)
-    token_limits = TokenLimits(profiles, quota, cost_function(options.cost))
+    ledger = _ledger(options)
+    accounts = BudgetAccounts(is_shared=ledger is not None)
+    budgets = Budgets(profiles, accounts, cost_function(options.cost))
     expectations = Expectations(profiles)
     store: Store = LocalStore()
     if redis is not None and leases is not None:
         # A service without Redis starts faster without Redis' client.
         from throttler.redis_store import RedisStore
 
-        counts = AllCounts(throttle.window, token_limits.window)
-        store = RedisStore(redis, leases, counts, expectations, window_seconds=WINDOW_SECONDS)
+        store = RedisStore(redis, leases, throttle.window, expectations, window_seconds=WINDOW_SECONDS)
     interactions = Interactions(options.secret, profiles, options.accepted_secret)
-    decider = Decider(throttle, interactions, expectations, token_limits)
-    return Throttler(decider, store, closed), store
+    decider = Decider(throttle, interactions, expectations, budgets)
+    budget_leases = BudgetLeases(accounts, ledger) if ledger is not None else None
+    return Throttler(decider, store, closed, leases=budget_leases), store
 
 
 def load_profiles(options: ThrottleOptions) -> Profiles:
@@ -65,3 +71,15 @@ def shared_redis(options: ThrottleOptions) -> "Redis | None":
     from serving.redis_access import open_redis
 
     return open_redis(options.redis)
+
+
+def _ledger(options: ThrottleOptions) -> Ledger | None:
+    """Return the ledger of budgets: Redis, or else the file; None for a process that is alone and forgets."""
+    if (redis := shared_redis(options)) is not None:
+        from throttler.redis_ledger import RedisLedger
+
+        return RedisLedger(redis)
+    try:
+        return FileLedger(Path(options.ledger)) if options.ledger else None
+    except sqlite3.Error as error:
+        raise ConfigError(f"ledger: {options.ledger}: {error}") from error

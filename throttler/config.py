@@ -71,6 +71,7 @@ class ThrottlerConfig(InternalTlsOptions):
     )
     profiles: str = throttle_option("profiles")
     redis: str = throttle_option("redis")
+    ledger: str = throttle_option("ledger")
     gateways: int = throttle_option("gateways")
     throttle: str = throttle_option("throttle")
     cost: str = shared("cost")

@@ -19,8 +19,8 @@ from throttler.core.profiles import DEFAULT_APP
 from throttler.core.throttle import Caller
 
 DEFAULT_TENANT = "default"
-KEYS = ("tenant", "user", "app", "model", "interaction", "stage", "request", "book")
-BOOKED = ("input", "output")
+KEYS = ("tenant", "user", "app", "model", "key", "interaction", "stage", "request", "book")
+BOOKED = ("input", "cached", "output")
 MAX_DIGITS = 9  # in a stage
 MAX_TOKEN = 1024  # bytes of an interaction's token; valid ones are far shorter
 
@@ -41,12 +41,14 @@ class Question(NamedTuple):
 
 
 class Booking(NamedTuple):
-    """The tokens of a call that has ended: of its prompt, or of its output."""
+    """The tokens of a call that has ended: of its prompt, cached ones among them, or of its output."""
 
     caller: Caller
+    model: str
     request: str  # the call's id; empty: it reserved nothing that can be found
-    input: int
-    output: int
+    input: int = 0
+    cached: int = 0
+    output: int = 0
 
 
 def read(
@@ -61,16 +63,15 @@ def read(
     for a value that cannot be read.
     """
     values = _entries(descriptor, path)
-    tenant, user, app, model = (_name(key, values.get(key, "")) for key in KEYS[:4])
+    tenant, user, app, model, key = (_name(name, values.get(name, "")) for name in KEYS[:5])
     if "/" in tenant:
         raise InvalidValue(f"tenant: expected a name without '/', got {tenant!r}")
     tenant = tenant or DEFAULT_TENANT
     client = f"{tenant}/{user}" if user else tenant
-    caller = Caller(tenant, client, app if app in profiled else DEFAULT_APP)
+    caller = Caller(tenant, client, app if app in profiled else DEFAULT_APP, key)
     request, hits = _request(values.get("request", "")), _tokens(descriptor, request_hits)
     if "book" in values:
-        of_input = values["book"] == "input"
-        return Booking(caller, request, input=hits if of_input else 0, output=0 if of_input else hits)
+        return Booking(caller, model, request, **{values["book"]: hits})
     interaction = _interaction(values.get("interaction", ""))
     return Question(caller, model, interaction, _stage(values.get("stage", "0")), request, hits)
 

@@ -1,7 +1,7 @@
 """The reservations of calls in progress, until Envoy reports their usage at the end of their streams."""
 
+from throttler.core.budgets import Reservation
 from throttler.core.throttle import Caller
-from throttler.core.token_limits import Reservation
 
 MOST = 65_536  # reservations that are remembered; of one that is forgotten the call's use is booked in full
 ReservationKey = tuple[Caller, str]  # a caller, and the id of its call
@@ -20,7 +20,7 @@ class OpenReservations:
     def add(self, key: ReservationKey, reservation: Reservation) -> None:
         """Remember a reservation of a call that has an id, and forget the oldest one if there are too many."""
         _, request = key
-        if not (request and any(reservation.accounts)):
+        if not (request and reservation.bookings):
             return
         self._open.pop(key, None)
         self._open[key] = reservation

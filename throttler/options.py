@@ -69,6 +69,10 @@ class ThrottleOptions(Protocol):
         """The URL of the Redis through which limits are shared; empty for none."""
 
     @property
+    def ledger(self) -> str:
+        """The path of the file that keeps budgets and usage; empty for none."""
+
+    @property
     def gateways(self) -> int:
         """The number of processes that are assumed to share the limits until Redis reports it."""
 
@@ -88,6 +92,14 @@ _OPTIONS: Mapping[str, Callable[[], Any]] = {
         "by itself.",
         unit="URL",
         change_when="More than one gateway or rate limit service runs.",
+    ),
+    "ledger": partial(
+        option,
+        "",
+        "Budgets and usage are kept in the file at this path, and survive restarts. Processes of one machine may share "
+        "it. With `redis` budgets are kept there, and the file holds only this gateway's usage.",
+        unit="path",
+        change_when="A budget lasts longer than a process, and there is no Redis.",
     ),
     # Of the processes that are assumed to share the limits until Redis reports their number.
     "gateways": partial(constant, 4),

@@ -18,6 +18,7 @@ from serving import interaction_header
 from serving.envoy import ratelimit_pb2
 from serving.names import MAX_NAME
 from serving.wire import parsed
+from throttler.core.budgets import HEADER
 from throttler.core.decider import Arrival, Permit
 from throttler.core.profiles import Profiles
 from throttler.core.throttle import LimitStatus, Rejected, tightest
@@ -118,6 +119,9 @@ class RateLimitService:
             if isinstance(question, Question) and isinstance(result, Permit):
                 self._reservations.add((question.caller, question.request), result.reservation)
         response = _admitted(statuses, permits)
+        for permit in permits:
+            for warning in self._throttler.warnings(permit.arrival.caller, permit.key):
+                response.response_headers_to_add.add(key=HEADER, value=warning)
         in_tokens = (self._throttler.token_status(permit.arrival.caller) for permit in permits)
         _add_token_headers(response, tightest(status for status in in_tokens if status is not None))
         return response
@@ -131,7 +135,10 @@ class RateLimitService:
             prompt_tokens, output_tokens = sum(part.input for part in parts), sum(part.output for part in parts)
             if not (prompt_tokens or output_tokens):
                 continue  # Envoy has not learned it: what was reserved stays booked
-            used = self._throttler.measured(prompt_tokens, output_tokens)
+            cached_tokens = min(prompt_tokens, sum(part.cached for part in parts))
+            used = self._throttler.measured(
+                prompt_tokens, output_tokens, cached_tokens=cached_tokens, model=parts[0].model
+            )
             caller = key[0]
             reservation = self._reservations.take(key)
             if reservation is not None:
@@ -172,6 +179,7 @@ class RateLimitService:
             overloaded=self._overloaded(question.model),
             prompt_tokens=question.prompt_tokens,
             stage=question.stage,
+            model=question.model,
         )
         decision = await self._throttler.decide(arrival)
         if isinstance(decision, Rejected):

@@ -9,13 +9,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+from throttler.budget_leases import BudgetLeases
+from throttler.core.budget import BudgetDemand, TokenUse
+from throttler.core.budgets import Reservation
 from throttler.core.decider import Arrival, Decider, Permit, ThrottleState
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import FinishedInteraction
 from throttler.core.profiles import Expectation, Profiles
 from throttler.core.quota import QuotaDemand
 from throttler.core.throttle import Caller, LimitStatus, Rejected
-from throttler.core.token_limits import Reservation, TokenUse
 from throttler.store import Store
 
 EXPIRY_SECONDS = 5.0
@@ -25,7 +27,8 @@ Answer = TypeVar("Answer")
 class Throttler:
     """The decisions about arriving calls, with this process's clock.
 
-    `closed` is called with each closed interaction; `clock` returns seconds of a monotonic clock.
+    `closed` is called with each closed interaction; `clock` returns seconds of a monotonic clock. `leases` are those of
+    budgets that are shared.
     """
 
     def __init__(
@@ -34,11 +37,13 @@ class Throttler:
         store: Store,
         closed: Callable[[FinishedInteraction], None],
         clock: Callable[[], float] = time.monotonic,
+        leases: BudgetLeases | None = None,
     ) -> None:
         self.decider = decider
         self._store = store
         self._closed = closed
         self._clock = clock
+        self._leases = leases
         self._synchronize()
 
     def configure(self, profiles: Profiles) -> None:
@@ -49,10 +54,14 @@ class Throttler:
         """Decide about a call; wait for more of a limit only if the call would otherwise be refused."""
         return await self.answer(partial(self.decider.decide, arrival))
 
-    async def answer(self, ask: Callable[[float], Answer | QuotaDemand]) -> Answer:
+    async def answer(self, ask: Callable[[float], Answer | QuotaDemand | BudgetDemand]) -> Answer:
         """Return the answer of `ask`, which is called with the time, and again after a lease that it demands."""
-        while isinstance(answer := ask(self._clock()), QuotaDemand):
-            await self._store.lease(answer)
+        while isinstance(answer := ask(self._clock()), QuotaDemand | BudgetDemand):
+            if isinstance(answer, QuotaDemand):
+                await self._store.lease(answer)
+            else:
+                assert self._leases is not None, "a process that is alone has every budget to itself"
+                await self._leases.lease(answer)
         return answer
 
     def settle_by(self, settle: Callable[[float], FinishedInteraction | None]) -> None:
@@ -84,16 +93,20 @@ class Throttler:
         self._tell(self.decider.withdrawn(permit, self._clock()))
 
     def settle(self, reservation: Reservation, used: TokenUse) -> None:
-        """Replace what a call reserved of limits in tokens by what it used; see Decider."""
+        """Replace what a call reserved of budgets by what it used; see Decider."""
         self.decider.settle(reservation, used, self._clock())
 
     def book(self, caller: Caller, used: TokenUse) -> None:
-        """Book what a call used of limits in tokens that has ended without a reservation."""
+        """Book what a call used of budgets that has ended without a reservation."""
         self.decider.book(caller, used, self._clock())
 
-    def measured(self, prompt_tokens: int, output_tokens: int) -> TokenUse:
-        """Return what a call with these tokens uses of limits in tokens and cost units."""
-        return self.decider.measured(prompt_tokens, output_tokens)
+    def measured(self, prompt_tokens: int, output_tokens: int, *, cached_tokens: int = 0, model: str = "") -> TokenUse:
+        """Return what a call of `model` with these tokens uses of budgets."""
+        return self.decider.measured(prompt_tokens, output_tokens, cached_tokens=cached_tokens, model=model)
+
+    def warnings(self, caller: Caller, interaction: InteractionKey | None) -> list[str]:
+        """Return the budgets of which little is left; see Budgets."""
+        return self.decider.warnings(caller, interaction, self._clock())
 
     def end_interaction(self, key: InteractionKey, token: bytes) -> None:
         """End an interaction on the caller's request; see Decider."""
@@ -104,6 +117,8 @@ class Throttler:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._store.run())
             tasks.create_task(self._expire())
+            if self._leases is not None:
+                tasks.create_task(self._leases.run())
 
     async def _expire(self) -> None:
         while True:

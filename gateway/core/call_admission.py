@@ -5,12 +5,12 @@ from typing import Generic, TypeVar
 
 from fairlead.errors import error_for
 from gateway.core.client_limits import OpenCallLimiter
+from throttler.core.budget import BudgetDemand, TokenUse
 from throttler.core.decider import Arrival, Decider, Permit
 from throttler.core.interactions import FinishedInteraction
 from throttler.core.profiles import Expectation
 from throttler.core.quota import QuotaDemand
 from throttler.core.throttle import Rejected
-from throttler.core.token_limits import TokenUse
 
 Call = TypeVar("Call", bound=Hashable)
 
@@ -27,14 +27,14 @@ class CallAdmission(Generic[Call]):
         self._permits: dict[Call, Permit] = {}
         self._open: dict[Call, None] = {}  # not those that only the limit on open calls refused
 
-    def admit(self, call: Call, arrival: Arrival, now: float) -> Permit | QuotaDemand:
+    def admit(self, call: Call, arrival: Arrival, now: float) -> Permit | QuotaDemand | BudgetDemand:
         """Admit a call; raise the FairleadError that refuses it.
 
-        A QuotaDemand as the result is what the caller has to request of the other gateways before it asks again. A call
+        A demand as the result is what the caller has to request of the other gateways before it asks again. A call
         that has too many others open keeps its permit until it is withdrawn.
         """
         decision = self._decider.decide(arrival, now)
-        if isinstance(decision, QuotaDemand):
+        if isinstance(decision, QuotaDemand | BudgetDemand):
             return decision
         if isinstance(decision, Rejected):
             raise error_for(decision.outcome, decision.message, retry_after=decision.retry_after)

@@ -24,6 +24,7 @@ from gateway.http.request import HttpRequest
 from serving import interaction_header
 from serving.names import tenant_of
 from serving.rpc.message_body_limiter import MessageBodyLimiter
+from throttler.core.budgets import HEADER
 from throttler.core.throttle import Caller
 
 APP = "x-fairlead-app"
@@ -223,9 +224,10 @@ class GenerationHandler:
         if call.interaction_token:
             headers.append(interaction_header.header_of(call.interaction, call.interaction_token))
         if call.client:
-            caller = Caller(tenant_of(call.client), call.client, call.app)
+            caller = Caller(tenant_of(call.client), call.client, call.app, call.key)
             headers += limit_headers(b"requests", self._admission.limit_status(caller))
             headers += limit_headers(b"tokens", self._admission.token_status(caller))
+            headers += [(HEADER.encode(), warning.encode()) for warning in self._admission.budget_warnings(call)]
         return headers
 
     def _ping(self) -> None:

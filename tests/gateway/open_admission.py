@@ -8,13 +8,13 @@ from gateway.tenants import CACHE_SCOPES, Tenants
 from gateway.upstream.cluster import LONG_PROMPT, Cluster
 from serving.cost import WeightedTokens
 from tests.gateway.scripted_worker import SECRET
+from throttler.core.budget_accounts import BudgetAccounts
+from throttler.core.budgets import Budgets
 from throttler.core.decider import Decider
 from throttler.core.expectations import Expectations
 from throttler.core.interactions import Interactions
 from throttler.core.profiles import Profiles
-from throttler.core.quota import LocalQuota
 from throttler.core.throttles import Unlimited
-from throttler.core.token_limits import TokenLimits
 from throttler.store import LocalStore
 from throttler.throttler import Throttler
 
@@ -26,7 +26,7 @@ def open_admission(cluster: Cluster) -> Admission:
         Unlimited(),
         Interactions(SECRET, profiles),
         Expectations(profiles),
-        TokenLimits(profiles, LocalQuota(), WeightedTokens()),
+        Budgets(profiles, BudgetAccounts(), WeightedTokens()),
     )
     throttler = Throttler(decider, LocalStore(), lambda _: None)
     return Admission(

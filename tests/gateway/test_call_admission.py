@@ -10,6 +10,10 @@ from fairlead.errors import ClientLimit, FairleadError, QueueFull, ThrottledUser
 from gateway.core.call_admission import CallAdmission
 from gateway.core.client_limits import OpenCallLimiter
 from serving.cost import WeightedTokens
+from throttler.budget_names import budgets_of
+from throttler.core.budget import TokenUse
+from throttler.core.budget_accounts import BudgetAccounts
+from throttler.core.budgets import Budgets
 from throttler.core.decider import Arrival, Decider, Permit
 from throttler.core.expectations import Expectations
 from throttler.core.interactions import Interactions
@@ -17,7 +21,6 @@ from throttler.core.profiles import Profiles, RateLimits
 from throttler.core.quota import LocalQuota
 from throttler.core.throttle import Caller
 from throttler.core.throttles import Rpm
-from throttler.core.token_limits import TokenLimits, TokenUse
 
 PER_MINUTE, PER_CLIENT = 6, 2
 CLIENTS = ("a", "b")
@@ -28,13 +31,14 @@ STEPS = st.lists(
 
 
 def admission(tokens: int | None = None) -> CallAdmission[int]:
-    profiles = Profiles(limits=RateLimits(user_per_minute=PER_MINUTE, user_tokens_per_minute=tokens))
+    budgets = budgets_of(user_tokens_per_minute=tokens) if tokens else ()
+    profiles = Profiles(limits=RateLimits(user_per_minute=PER_MINUTE, budgets=budgets))
     quota = LocalQuota()
     decider = Decider(
         Rpm(profiles, quota),
         Interactions("secret", profiles),
         Expectations(profiles),
-        TokenLimits(profiles, quota, WeightedTokens()),
+        Budgets(profiles, BudgetAccounts(), WeightedTokens()),
     )
     return CallAdmission(decider, OpenCallLimiter(per_client=PER_CLIENT, total=1000))
 

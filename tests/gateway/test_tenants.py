@@ -1,4 +1,5 @@
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,9 +49,11 @@ def leave(identity: CallerIdentity) -> None:
 
 
 def test_keys_name_tenants_and_users(tenants: Tenants) -> None:
-    assert identify(tenants, metadata("gold")) == CallerIdentity("acme", "acme", 2.0, may_name_users=True)
-    assert identify(tenants, metadata("gold", "ann")) == CallerIdentity("acme/ann", "acme", 2.0, may_name_users=True)
-    assert identify(tenants, metadata("plain")) == CallerIdentity("solo", "solo", 1.0, apps=("chat",))
+    gold = CallerIdentity("acme", "acme", 2.0, may_name_users=True, key=digest("gold")[:12])
+    assert identify(tenants, metadata("gold")) == gold
+    assert identify(tenants, metadata("gold", "ann")) == replace(gold, client="acme/ann")
+    solo = CallerIdentity("solo", "solo", 1.0, apps=("chat",), key=digest("plain")[:12])
+    assert identify(tenants, metadata("plain")) == solo
 
 
 def test_without_a_file_everybody_is_default_and_may_name_users() -> None:

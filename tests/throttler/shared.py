@@ -11,6 +11,8 @@ from redis.asyncio import Redis
 
 from serving.cost import WeightedTokens
 from serving.redis_access import open_redis
+from throttler.core.budget_accounts import BudgetAccounts
+from throttler.core.budgets import Budgets
 from throttler.core.decider import Arrival, Decider, Permit
 from throttler.core.expectations import Expectations
 from throttler.core.interaction_tokens import InteractionKey, TokenClaim, TokenSigner
@@ -21,8 +23,7 @@ from throttler.core.profiles import Profiles
 from throttler.core.quota import QuotaAccount, QuotaDemand
 from throttler.core.quota_ledger import QuotaLedger
 from throttler.core.throttle import Caller
-from throttler.core.token_limits import TokenLimits
-from throttler.core.windows import AllCounts, Counts
+from throttler.core.windows import Counts
 from throttler.redis_store import RedisStore
 from throttler.store import Store
 from throttler.throttler import Throttler
@@ -74,13 +75,13 @@ def gateway(
     profiles: Profiles,
     throttle: Oit,
     expectations: Expectations,
-    tokens: TokenLimits,
+    budgets: Budgets,
     store: Store,
     leases: LeasedQuota,
     clock: Callable[[], float],
 ) -> Gateway:
-    """A gateway that decides by `throttle` and `tokens`."""
-    decider = Decider(throttle, Interactions(SECRET, profiles), expectations, tokens)
+    """A gateway that decides by `throttle` and `budgets`."""
+    decider = Decider(throttle, Interactions(SECRET, profiles), expectations, budgets)
     return Gateway(Throttler(decider, store, lambda _: None, clock), decider, store, leases)
 
 
@@ -133,10 +134,10 @@ def in_memory(count: int, profiles: Profiles, seconds: float, clock: Callable[[]
     ledger, gateways, stores = QuotaLedger(seconds), list[Gateway](), list[MemoryStore]()
     for number in range(count):
         leases = LeasedQuota(seconds)
-        throttle, tokens = Oit(profiles, leases, seconds), TokenLimits(profiles, leases, WeightedTokens(), seconds)
-        counts = AllCounts(throttle.window, tokens.window)
+        throttle, budgets = Oit(profiles, leases, seconds), Budgets(profiles, BudgetAccounts(), WeightedTokens())
+        counts = throttle.window
         stores.append(MemoryStore(ledger, f"g{number}", leases, counts, clock))
-        gateways.append(gateway(profiles, throttle, Expectations(profiles), tokens, stores[-1], leases, clock))
+        gateways.append(gateway(profiles, throttle, Expectations(profiles), budgets, stores[-1], leases, clock))
         ledger.beat(f"g{number}", clock())
     for each, store in zip(gateways, stores, strict=True):
         store.peers = [peer for peer in stores if peer is not store]
@@ -161,11 +162,11 @@ async def on_redis(
     gateways, stores = list[Gateway](), list[RedisStore]()
     for link in links or [open_redis(url) for _ in range(count)]:
         leases, expectations = LeasedQuota(seconds), Expectations(profiles)
-        throttle, tokens = Oit(profiles, leases, seconds), TokenLimits(profiles, leases, WeightedTokens(), seconds)
+        throttle, budgets = Oit(profiles, leases, seconds), Budgets(profiles, BudgetAccounts(), WeightedTokens())
         store = RedisStore(
             link,
             leases,
-            AllCounts(throttle.window, tokens.window),
+            throttle.window,
             expectations,
             window_seconds=seconds,
             beat_seconds=0.05,
@@ -173,7 +174,7 @@ async def on_redis(
             answer_seconds=answer_seconds,
         )
         stores.append(store)
-        gateways.append(gateway(profiles, throttle, expectations, tokens, store, leases, time.monotonic))
+        gateways.append(gateway(profiles, throttle, expectations, budgets, store, leases, time.monotonic))
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(store.run()) for store in stores]
         try:

@@ -13,6 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from fairlead.outcomes import Outcome
 from serving.cost import WeightedTokens
 from tests.throttler.test_throttles import NaiveOit
+from throttler.budget_names import budgets_of
+from throttler.core.budget import BudgetDemand
+from throttler.core.budget_accounts import BudgetAccounts
+from throttler.core.budgets import Budgets
 from throttler.core.decider import Arrival, Decider, Permit
 from throttler.core.expectations import Expectations, ExpectationSubject
 from throttler.core.interaction_tokens import InteractionKey
@@ -24,7 +28,6 @@ from throttler.core.quota import LocalQuota, Quota, QuotaAccount, QuotaDemand
 from throttler.core.quota_ledger import QuotaLedger
 from throttler.core.throttle import Caller, LimitStatus, Rejected
 from throttler.core.throttles import Rpm, Unlimited
-from throttler.core.token_limits import TokenLimits
 
 LIMITS = RateLimits(
     user_per_minute=3, app_per_minute=3, tenant_per_minute=4, kappa=2, max_calls=3, idle_ttl=20.0, max_age=50.0
@@ -167,7 +170,7 @@ class DeciderMachine(RuleBasedStateMachine):
             self.oit,
             Interactions("s", PROFILES),
             Expectations(PROFILES),
-            TokenLimits(PROFILES, LocalQuota(), WeightedTokens()),
+            Budgets(PROFILES, BudgetAccounts(), WeightedTokens()),
         )
         self.decider.synchronize(1.7e9)
 
@@ -193,6 +196,7 @@ class DeciderMachine(RuleBasedStateMachine):
         arrival = Arrival(caller, interaction, token, last=last, app_is_bound=bound, overloaded=overloaded)
         while isinstance(decision := self.decider.decide(arrival, self.now), QuotaDemand):
             self.ask(decision.account, decision.amount)
+        assert not isinstance(decision, BudgetDemand)
         expected = self.model.decide(arrival, self.now)
         if isinstance(decision, Rejected):
             assert decision.outcome is expected
@@ -298,8 +302,8 @@ TestDecider = DeciderMachine.TestCase
 TestLeasing = LeasingMachine.TestCase
 
 
-OF_TOKENS = RateLimits(user_tokens_per_minute=100, kappa=2)
-OF_COST = RateLimits(user_cost_per_minute=100, kappa=2)
+OF_TOKENS = RateLimits(budgets=budgets_of(user_tokens_per_minute=100), kappa=2)
+OF_COST = RateLimits(budgets=budgets_of(user_cost_per_minute=100), kappa=2)
 
 
 def asking(tokens: int, interaction: str = "", *, overloaded: bool = True) -> Arrival:
@@ -313,11 +317,11 @@ def decider(limits: RateLimits = LIMITS) -> Decider:
         Oit(profiles, LocalQuota()),
         Interactions("s", profiles),
         Expectations(profiles),
-        TokenLimits(profiles, LocalQuota(), WeightedTokens()),
+        Budgets(profiles, BudgetAccounts(), WeightedTokens()),
     )
 
 
-def permit_of(decision: Permit | Rejected | QuotaDemand) -> Permit:
+def permit_of(decision: Permit | Rejected | QuotaDemand | BudgetDemand) -> Permit:
     assert isinstance(decision, Permit)
     return decision
 
@@ -328,7 +332,7 @@ def test_limits_of_each_minute_of_the_clock_are_told_as_they_are() -> None:
         Rpm(profiles, LocalQuota()),
         Interactions("s", profiles),
         Expectations(profiles),
-        TokenLimits(profiles, LocalQuota(), WeightedTokens()),
+        Budgets(profiles, BudgetAccounts(), WeightedTokens()),
     )
     assert d.limit_status(CALL.caller, 70.0) == LimitStatus(limit=3, remaining=3, reset=0.0)
     for _ in range(5):
@@ -350,7 +354,7 @@ def test_a_limit_that_was_lowered_leaves_nothing_and_none_is_told_where_there_is
         Unlimited(),
         Interactions("s", profiles),
         Expectations(profiles),
-        TokenLimits(profiles, LocalQuota(), WeightedTokens()),
+        Budgets(profiles, BudgetAccounts(), WeightedTokens()),
     )
     assert unlimited.limit_status(CALL.caller, 10.0) is None
 
@@ -373,7 +377,7 @@ def test_the_tokens_of_a_completed_call_are_expected_of_the_next_one() -> None:
         Unlimited(),
         Interactions("s", PROFILES),
         Expectations(PROFILES),
-        TokenLimits(PROFILES, LocalQuota(), WeightedTokens()),
+        Budgets(PROFILES, BudgetAccounts(), WeightedTokens()),
     )
     bound = CALL._replace(interaction="", app_is_bound=True)
     for needed, norm in ((None, PRIOR), (Expectation(input=150.0), PRIOR), (None, 150.0)):
@@ -492,6 +496,6 @@ def test_where_nothing_is_limited_no_limit_in_tokens_is_told() -> None:
         Unlimited(),
         Interactions("s", profiles),
         Expectations(profiles),
-        TokenLimits(profiles, LocalQuota(), WeightedTokens()),
+        Budgets(profiles, BudgetAccounts(), WeightedTokens()),
     )
     assert d.token_status(CALL.caller, 0.0) is None

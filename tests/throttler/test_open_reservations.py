@@ -1,15 +1,16 @@
 """Reservations of calls in progress are found once, and the oldest is forgotten when there are too many."""
 
-from throttler.core.quota import QuotaAccount
+from throttler.core.budget import LIFETIME, BudgetAccount, TokenUse
+from throttler.core.budgets import UNRESERVED, BookedAmount, Reservation
 from throttler.core.throttle import Caller
-from throttler.core.token_limits import UNRESERVED, Reservation, TokenUse
 from throttler.open_reservations import OpenReservations
 
+ACCOUNT = BudgetAccount("tokens:minute:user:t/ann", 10, LIFETIME)
 ANN, BOB = Caller("t", "t/ann", "a"), Caller("t", "t/bob", "a")
 
 
 def reservation(tokens: int) -> Reservation:
-    return Reservation(TokenUse(tokens, tokens), 0, ((QuotaAccount("tokens:user:t/ann", 10),), ()), False)
+    return Reservation(TokenUse(tokens, tokens), (BookedAmount(ACCOUNT, 0, 0),), False)
 
 
 def test_a_reservation_is_found_once_by_its_caller() -> None:

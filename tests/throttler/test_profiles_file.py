@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.config import ConfigError
+from throttler.core.budget import NANO
 from throttler.core.profiles import Expectation, Profiles, RateLimits
 from throttler.profiles_file import parse
 
@@ -41,7 +42,7 @@ def test_a_whole_file() -> None:
     assert profiles.weights.weigh(Expectation(input=1, system=1, output=1)) == 5.0
 
 
-def test_limits_in_tokens_and_cost_units() -> None:
+def test_budgets_in_tokens_and_cost_units() -> None:
     text = """
 limits:
   {user_tokens_per_minute: 9000, app_tokens_per_minute: 50000, user_cost_per_minute: 20000, tenant_per_minute: 100,
@@ -49,15 +50,16 @@ limits:
 apps: {agent: {tokens_per_minute: 70000, cost_per_minute: 80000}}
 """
     profiles = parse(text, "p.yaml", DEFAULTS)
-    limits, agent, unknown = profiles.limits, profiles.app("agent"), profiles.app("unknown")
-    assert (limits.user_tokens_per_minute, limits.user_cost_per_minute) == (9000, 20000)
-    assert (limits.tenant_per_minute, limits.tenant_tokens_per_minute, limits.tenant_cost_per_minute) == (
-        100,
-        90000,
-        200000,
-    )
-    assert (agent.tokens_per_minute, agent.cost_per_minute) == (70000, 80000)
-    assert (unknown.tokens_per_minute, unknown.cost_per_minute) == (50000, None)
+    assert profiles.limits.tenant_per_minute == 100
+    assert {budget.name: budget.limit for budget in profiles.budgets("t", "unknown")} == {
+        "user_tokens_per_minute": 9000,
+        "app_tokens_per_minute": 50000,
+        "user_cost_per_minute": 20000,
+        "tenant_tokens_per_minute": 90000,
+        "tenant_cost_per_minute": 200000,
+    }
+    of_agent = {budget.name: budget.limit for budget in profiles.budgets("t", "agent")}
+    assert (of_agent["app_tokens_per_minute"], of_agent["app_cost_per_minute"]) == (70000, 80000)
     for wrong in ("limits: {user_tokens_per_minute: 0}", "apps: {a: {cost_per_minute: -1}}"):
         with pytest.raises(ConfigError, match="per_minute: expected a whole number > 0"):
             parse(wrong, "p.yaml", DEFAULTS)
@@ -119,3 +121,47 @@ def test_no_text_is_worse_than_wrong(text: str) -> None:
     ):
         with contextlib.suppress(ConfigError):
             parse(file, "p.yaml", DEFAULTS)
+
+
+def test_budgets_of_any_window_measure_and_subject() -> None:
+    text = """
+time_zone: America/New_York
+prices: {default: {input: 0.5, output: 2}, large: {input: 5, cached: 0.5, output: 15}}
+limits: {user_tokens_per_day: 5000000000, tenant_money_per_calendar_month: 12.5, key_cost_per_hour: 9,
+         interaction_tokens: 7}
+apps: {agent: {interaction_tokens: 200000, money_per_week: 3}}
+tenants: {acme: {money_per_calendar_month: 500}}
+"""
+    profiles = parse(text, "p.yaml", DEFAULTS)
+    limits = {budget.name: budget.limit for budget in profiles.budgets("acme", "agent")}
+    assert limits == {
+        "user_tokens_per_day": 5_000_000_000,
+        "tenant_money_per_calendar_month": 500 * NANO,
+        "key_cost_per_hour": 9,
+        "interaction_tokens": 200_000,
+        "app_money_per_week": 3 * NANO,
+    }
+    others = {budget.name: budget.limit for budget in profiles.budgets("other", "chat")}
+    assert others["tenant_money_per_calendar_month"] == 12.5 * NANO
+    assert others["interaction_tokens"] == 7
+    assert profiles.price("large").of(10, 100, 20) == 10 * 5000 + 100 * 500 + 20 * 15000
+    assert profiles.price("other").of(10, 100, 20) == 110 * 500 + 20 * 2000, "cached tokens cost the same"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("limits: {user_tokens_per_year: 1}", "unknown key 'user_tokens_per_year'; known keys: user_per_minute"),
+        ("limits: {interaction_tokens_per_day: 1}", "and budgets such as user_tokens_per_day"),
+        ("limits: {user_tokens_per_day: 0}", "limits.user_tokens_per_day: expected a whole number > 0, got 0"),
+        ("limits: {user_money_per_day: 1}", "user_money_per_day: needs prices.default"),
+        ("apps: {a: {user_tokens_per_day: 1, x: 2}}", "apps.a.x: unknown key 'x'"),
+        ("tenants: {a: {interaction_money: 1}}", "interaction_money: needs prices.default"),
+        ("time_zone: Mars/Olympus", "time_zone: no such time zone: 'Mars/Olympus'"),
+        ("prices: {m: {input: -1}}", "prices.m.input: expected a number >= 0"),
+    ],
+)
+def test_a_wrong_budget_is_named_by_its_key(text: str, complaint: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse(text, "p.yaml", DEFAULTS)
+    assert complaint in str(raised.value)

@@ -119,7 +119,10 @@ def test_a_mistake_of_the_configuration_is_an_error_that_names_the_entry(start_s
             ([], "descriptors: must not be empty"),
             ([{"user": "a"}, {"user": "a", "x": "y"}], "descriptors[1].entries[1].key: must be one of tenant, user,"),
             ([{"app": "chat"}], "descriptors[0].entries: names neither a tenant nor a user"),
-            ([{"user": "a", "book": "all"}], "descriptors[0].entries[1].value: book: must be one of input, output"),
+            (
+                [{"user": "a", "book": "all"}],
+                "descriptors[0].entries[1].value: book: must be one of input, cached, output",
+            ),
         ):
             with pytest.raises(grpc.RpcError) as caught:
                 client.ask(*descriptors)
@@ -237,6 +240,35 @@ def test_calls_reserve_tokens_and_the_end_of_their_stream_settles_them(
         assert client.send(known).overall_code == OVER_LIMIT, "111 tokens of the prompt, and 100 of the output"
         known.descriptors[0].hits_addend.value = 110
         assert client.send(known).overall_code == OK
+
+
+def test_a_keys_budget_of_money_counts_cached_tokens_cheaper_and_warns(
+    start_service: StartService, tmp_path: Path
+) -> None:
+    text = """
+prices: {default: {input: 10, cached: 1, output: 20}, large: {input: 100, cached: 10, output: 200}}
+limits: {key_money_per_calendar_month: 0.01}
+apps: {default: {expected: {input: 101}}}
+"""
+    (tmp_path / "profiles.yaml").write_text(text)
+    call = {"tenant": "acme", "key": "k1", "model": "large"}
+    with client_of(start_service("throttler", profiles=tmp_path / "profiles.yaml")) as client:
+        assert client.ask({**call, "request": "a"}).overall_code == OVER_LIMIT, "101 tokens of 100 in a million"
+        known = ratelimit_pb2.RateLimitRequest(
+            domain="fairlead", descriptors=[descriptor({**call, "request": "a"}, 90)]
+        )
+        known.descriptors[0].hits_addend.value = 90
+        admitted = client.send(known)
+        assert admitted.overall_code == OK
+        warning = response_headers(admitted)["x-fairlead-budget"]
+        assert warning.startswith("key_money_per_calendar_month=0.01;used=90%;reset=")
+        ends = [({**call, "request": "a", "book": kind}, tokens) for kind, tokens in (("input", 90), ("cached", 80))]
+        request = ratelimit_pb2.RateLimitRequest(domain="fairlead", descriptors=[descriptor(*end) for end in ends])
+        client.send(request)
+        known.descriptors[0].hits_addend.value = 82
+        assert client.send(known).overall_code == OK, "10 tokens of 100, 80 of 10: 0.0018 are used"
+        assert client.send(known).overall_code == OVER_LIMIT
+        assert not client.admits(**{**call, "key": "k2"}, stage="0"), "another key, with 101 tokens"
 
 
 def test_the_hits_of_the_request_are_those_of_descriptors_without_their_own(

@@ -267,7 +267,7 @@ def test_protection_is_capped_per_client_and_window() -> None:
 )
 def test_limits_must_be_positive(name: str) -> None:
     with pytest.raises(ValueError, match=name):
-        RateLimits(**{name: 0})
+        RateLimits(**{name: 0})  # type: ignore[arg-type]
 
 
 def test_an_app_may_have_a_limit_of_its_own_which_may_change() -> None:

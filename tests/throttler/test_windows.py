@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from throttler.core.leased_quota import LeasedQuota, LeaseReply
 from throttler.core.quota import LocalQuota, QuotaAccount
-from throttler.core.windows import AllCounts, FixedWindow, SlidingWindow
+from throttler.core.windows import FixedWindow, SlidingWindow
 
 PAUSES = st.sampled_from((0, 1, 10, 20, 25))  # seconds, which often add up to the length of a window
 ARRIVALS = st.lists(st.tuples(st.sampled_from("abc"), PAUSES), max_size=60)
@@ -115,16 +115,6 @@ def test_the_quota_is_told_how_many_arrivals_the_window_has(kind: type[SlidingWi
     for key in "aab":
         window.arrived(QuotaAccount(key, 8), 0.0)
     assert quota.told == [("a", 1), ("a", 2), ("b", 1)]
-
-
-def test_the_counts_of_several_windows_are_those_of_each() -> None:
-    fixed, sliding = FixedWindow(60.0, LocalQuota()), SlidingWindow(60.0, LocalQuota())
-    a, b = QuotaAccount("a", 8), QuotaAccount("b", 8)
-    for window, account in ((fixed, a), (sliding, b), (sliding, b)):
-        window.arrived(account, 0.0)
-    counts = AllCounts(fixed, sliding)
-    assert [counts.used(key, 0.0) for key in "abc"] == [1, 2, 0]
-    assert counts.accounts() == [a, b]
 
 
 def test_a_call_refused_without_any_allowance_waits_for_a_part_of_the_window() -> None:

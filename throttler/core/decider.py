@@ -7,13 +7,14 @@ because other gateways read them. Unix time is `now` plus an offset that the cal
 
 from typing import NamedTuple
 
+from throttler.core.budget import BudgetDemand, TokenUse
+from throttler.core.budgets import Budgets, Reservation
 from throttler.core.expectations import Expectations, ExpectationSubject
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import FinishedInteraction, Interactions
 from throttler.core.profiles import Expectation, Profiles
 from throttler.core.quota import QuotaAccount, QuotaDemand
 from throttler.core.throttle import Caller, LimitStatus, Rejected, ThrottleRule, tightest
-from throttler.core.token_limits import Reservation, TokenLimits, TokenUse
 
 
 class Arrival(NamedTuple):
@@ -25,10 +26,11 @@ class Arrival(NamedTuple):
     last: bool = False  # the caller declares the call to be the interaction's last one
     app_is_bound: bool = False  # the API key alone determines the app; otherwise the norm is 1
     overloaded: bool = False  # the pool of the requested model is overloaded
-    # What is known of the tokens that the call will need, for limits in tokens; 0: not known.
+    # What is known of the tokens that the call will need, for budgets; 0: not known.
     prompt_tokens: int = 0
     max_tokens: int = 0
     stage: int = 0  # of a call that names no interaction, for its app's expectation
+    model: str = ""  # for its price
 
 
 class Permit(NamedTuple):
@@ -41,7 +43,7 @@ class Permit(NamedTuple):
     stage: int  # the call's number in its interaction, from 0; 0 without an interaction
     token: bytes  # for the interaction's next call; empty without an interaction
     norm: float  # expected weighted tokens divided by `reference_tokens`: a factor of the request's weight
-    reservation: Reservation  # of limits in tokens; settled apart from the permit, once the call's use is known
+    reservation: Reservation  # of budgets; settled apart from the permit, once the call's use is known
 
 
 class ThrottleState(NamedTuple):
@@ -56,45 +58,46 @@ class ThrottleState(NamedTuple):
 
 
 class Decider:
-    """Decides once about each arriving call, with a throttle and limits in tokens; counts it in its interaction."""
+    """Decides once about each arriving call, with a throttle and budgets; counts it in its interaction."""
 
     def __init__(
-        self, throttle: ThrottleRule, interactions: Interactions, expectations: Expectations, token_limits: TokenLimits
+        self, throttle: ThrottleRule, interactions: Interactions, expectations: Expectations, budgets: Budgets
     ) -> None:
         self._throttle = throttle
         self._interactions = interactions
         self._expectations = expectations
-        self._token_limits = token_limits
+        self.budgets = budgets
 
     def configure(self, profiles: Profiles) -> None:
         """Apply new profiles from now on; counts, interactions and learned expectations stay."""
         self._throttle.configure(profiles)
         self._interactions.configure(profiles)
         self._expectations.configure(profiles)
-        self._token_limits.configure(profiles)
+        self.budgets.configure(profiles)
 
     def synchronize(self, unix_offset: float) -> None:
         """Set the offset of Unix time: Unix time is `now + unix_offset`, in seconds."""
         self._interactions.synchronize(unix_offset)
+        self.budgets.accounts.synchronize(unix_offset)
 
-    def decide(self, arrival: Arrival, now: float) -> Permit | Rejected | QuotaDemand:
+    def decide(self, arrival: Arrival, now: float) -> Permit | Rejected | QuotaDemand | BudgetDemand:
         """Decide about a call, and count it.
 
-        A QuotaDemand as the result means that the call is neither decided nor counted yet: this limit would refuse it.
+        A demand as the result means that the call is neither decided nor counted yet: this limit would refuse it.
         The caller requests more of this limit from the other gateways and then calls `decide` again.
         """
         caller, interaction, given = arrival.caller, arrival.interaction, arrival.token
         key = InteractionKey(caller.client, caller.app, interaction) if interaction else None
         continues = key is not None and self._interactions.continues(key, given, now)
         use = self._expected_use(arrival, key, now)
-        if refusal := self._refusal_by_tokens(arrival, use, continues, now):
+        if refusal := self._refusal_by_budgets(arrival, key, use, continues, now):
             return refusal
         decision = self._throttle.admit(caller, continues, arrival.overloaded, now)
         if isinstance(decision, QuotaAccount):
             return QuotaDemand(decision)
         if isinstance(decision, Rejected):
             return decision
-        reservation = self._token_limits.reserve(caller, use, decision.protected, now)
+        reservation = self.budgets.reserve(caller, use, decision.protected, now, key)
         protected = decision.protected and reservation.is_protected
         stage, token = 0, b""
         if key is not None:
@@ -116,12 +119,12 @@ class Decider:
         )
 
     def token_status(self, caller: Caller, now: float) -> LimitStatus | None:
-        """Return the same of limits in tokens. Nothing is booked."""
-        return self._token_limits.status(caller, now) if self._throttle.enforces(overloaded=True) else None
+        """Return the same of budgets. Nothing is booked."""
+        return self.budgets.status(caller, now) if self._throttle.enforces(overloaded=True) else None
 
     def state(self, now: float) -> ThrottleState:
         """Return what an operator sees of limits and interactions. O(accounts); nothing is counted."""
-        exhausted = self._throttle.window.exhausted(now) | self._token_limits.window.exhausted(now)
+        exhausted = self._throttle.window.exhausted(now) | self.budgets.accounts.exhausted(now)
         return ThrottleState(exhausted, self._interactions.in_flight, self._interactions.idle)
 
     def refused(self, client: str, now: float) -> None:
@@ -138,7 +141,7 @@ class Decider:
             self._expectations.observed(permit.subject, arrival.caller.client, needed)
         if permit.key is None:
             return None
-        return self._interactions.finished(permit.key, end=arrival.last, now=now)
+        return self._closed(self._interactions.finished(permit.key, end=arrival.last, now=now))
 
     def withdrawn(self, permit: Permit, now: float) -> FinishedInteraction | None:
         """Settle the permit of a call that was refused later: the call neither opens nor ends an interaction.
@@ -146,50 +149,72 @@ class Decider:
         Its arrival stays counted, and its reservation is given back. Return the interaction that closes with it, if an
         earlier call declared its end.
         """
-        self._token_limits.settle(permit.reservation, TokenUse(0, 0), now)
+        self.budgets.settle(permit.reservation, TokenUse(0, 0), now)
         if permit.key is None:
             return None
-        return self._interactions.withdrawn(permit.key, permit.stage, now)
+        return self._closed(self._interactions.withdrawn(permit.key, permit.stage, now))
 
     def settle(self, reservation: Reservation, used: TokenUse, now: float) -> None:
-        """Replace what a call reserved of limits in tokens by what it used; once, unless the call was withdrawn."""
-        self._token_limits.settle(reservation, used, now)
+        """Replace what a call reserved of budgets by what it used; once, unless the call was withdrawn."""
+        self.budgets.settle(reservation, used, now)
 
     def book(self, caller: Caller, used: TokenUse, now: float) -> None:
-        """Book what a call used of limits in tokens that has ended without a reservation."""
-        self._token_limits.reserve(caller, used, False, now)
+        """Book what a call used of budgets that has ended without a reservation."""
+        self.budgets.reserve(caller, used, False, now)
 
-    def measured(self, prompt_tokens: int, output_tokens: int) -> TokenUse:
-        """Return what a call with these tokens uses of limits in tokens and cost units."""
-        return self._token_limits.measured(prompt_tokens, output_tokens)
+    def measured(self, prompt_tokens: int, output_tokens: int, *, cached_tokens: int = 0, model: str = "") -> TokenUse:
+        """Return what a call of `model` with these tokens uses of budgets."""
+        return self.budgets.measured(prompt_tokens, output_tokens, cached_tokens=cached_tokens, model=model)
+
+    def warnings(self, caller: Caller, interaction: InteractionKey | None, now: float) -> list[str]:
+        """Return the budgets of which little is left; see Budgets."""
+        return self.budgets.warnings(caller, interaction, now) if self._throttle.enforces(overloaded=True) else []
 
     def end_interaction(self, key: InteractionKey, token: bytes, now: float) -> FinishedInteraction | None:
         """End an interaction on the caller's request; return it if it closes now, without calls in flight."""
-        return self._interactions.ended(key, token, now)
+        return self._closed(self._interactions.ended(key, token, now))
 
     def expired(self, now: float) -> list[FinishedInteraction]:
         """Close and return the expired interactions; to be called every few seconds."""
-        return self._interactions.expired(now)
+        closed = self._interactions.expired(now)
+        for each in closed:
+            self._closed(each)
+        return closed
 
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when the state is impossible."""
         self._throttle.check_invariants()
         self._interactions.check_invariants()
         self._expectations.check_invariants()
-        self._token_limits.check_invariants()
+        self.budgets.check_invariants()
+
+    def _closed(self, finished: FinishedInteraction | None) -> FinishedInteraction | None:
+        if finished is not None:
+            self.budgets.closed(finished.key)
+        return finished
 
     def _expected_use(self, arrival: Arrival, key: InteractionKey | None, now: float) -> TokenUse:
         stage = arrival.stage if key is None else self._interactions.next_stage(key, arrival.token, now)
-        return self._token_limits.expected(arrival.caller.app, stage, arrival.prompt_tokens, arrival.max_tokens)
+        return self.budgets.expected(
+            arrival.caller.app, stage, arrival.prompt_tokens, arrival.max_tokens, arrival.model
+        )
 
-    def _refusal_by_tokens(
-        self, arrival: Arrival, use: TokenUse, continues: bool, now: float
-    ) -> Rejected | QuotaDemand | None:
-        """Return how limits in tokens refuse a call, if they hold; the call then counts towards its user's calls."""
-        if not self._throttle.enforces(arrival.overloaded):
+    def _refusal_by_budgets(
+        self, arrival: Arrival, key: InteractionKey | None, use: TokenUse, continues: bool, now: float
+    ) -> Rejected | BudgetDemand | None:
+        """Return how budgets refuse a call, where they hold; the call then counts towards its user's calls."""
+        throttle = self._throttle
+        if not throttle.enforces(overloaded=True):
             return None
-        protected = continues and self._throttle.protects
-        refusal = self._token_limits.refusal(arrival.caller, use, protected, now)
+        refusal = self.budgets.refusal(
+            arrival.caller,
+            use,
+            continues,
+            now,
+            interaction=key,
+            overloaded=throttle.enforces(arrival.overloaded),
+            protects_from_rates=throttle.protects,
+        )
         if isinstance(refusal, Rejected):
-            self._throttle.refused(arrival.caller.client, now)
+            throttle.refused(arrival.caller.client, now)
         return refusal

@@ -1,9 +1,12 @@
 """Limits of users, apps, tenants and interactions, and the tokens that apps' calls are expected to need."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+
+from throttler.core.budget import Budget
 
 DEFAULT_APP = "default"
+DEFAULT_PRICE = "default"  # of models that have none of their own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,19 +21,13 @@ class RateLimits:
     kappa: int = 5  # protected calls per client and minute, as a multiple of T_user
     max_interactions: int = 256  # open interactions per client; one more closes the client's longest idle one
     tenant_per_minute: int | None = None  # T_tenant, of all users and apps of a tenant together; None: no such limit
-    # Of tokens, and of cost units, per minute; None: there is no such limit. Those of apps count per tenant.
-    user_tokens_per_minute: int | None = None
-    app_tokens_per_minute: int | None = None
-    tenant_tokens_per_minute: int | None = None
-    user_cost_per_minute: int | None = None
-    app_cost_per_minute: int | None = None
-    tenant_cost_per_minute: int | None = None
+    budgets: tuple[Budget, ...] = ()  # of every user, app, tenant, key and interaction
 
     def __post_init__(self) -> None:
-        for name in self.__slots__:
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(f"{name}: must be positive, got {value!r}")
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, (int, float)) and not value > 0:
+                raise ValueError(f"{each.name}: must be positive, got {value!r}")
 
     @property
     def protected_per_minute(self) -> int:
@@ -66,8 +63,7 @@ class AppProfile:
 
     per_minute: int
     max_calls: int
-    tokens_per_minute: int | None = None
-    cost_per_minute: int | None = None
+    budgets: tuple[Budget, ...] = ()  # in place of the general ones of the same names
     expected: Expectation | None = None
     stages: Mapping[int, Expectation] = field(default_factory=dict)
     public_system: str = ""  # a system prompt that is not secret: all tenants share its cached prefix
@@ -77,12 +73,29 @@ class AppProfile:
         return self.stages.get(stage, self.expected)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """The price of a model's tokens, in billionths of the currency for each: prompt tokens, cached ones, output."""
+
+    input: int = 0
+    cached: int = 0
+    output: int = 0
+
+    def of(self, prompt_tokens: int, cached_tokens: int, output_tokens: int) -> int:
+        """Return the price of tokens in billionths; the cached ones are not among those of the prompt."""
+        return self.input * prompt_tokens + self.cached * cached_tokens + self.output * output_tokens
+
+
 @dataclass(frozen=True, kw_only=True)
 class Profiles:
     """A deployment's limits and app profiles; an app without a profile has the profile of the app `default`."""
 
     limits: RateLimits = field(default_factory=RateLimits)
     apps: Mapping[str, AppProfile] = field(default_factory=dict)
+    tenants: Mapping[str, tuple[Budget, ...]] = field(
+        default_factory=dict
+    )  # in place of general ones of the same names
+    prices: Mapping[str, Price] = field(default_factory=dict)  # by model
     tiers: Mapping[str, float] = field(default_factory=dict)  # name -> share, which is FairServe's 1 / E_i
     weights: TokenWeights = field(default_factory=TokenWeights)
     reference_tokens: float = 1000.0  # w_ref: the weighted tokens of a call whose norm is 1
@@ -92,11 +105,30 @@ class Profiles:
         plain = AppProfile(
             per_minute=self.limits.app_per_minute,
             max_calls=self.limits.max_calls,
-            tokens_per_minute=self.limits.app_tokens_per_minute,
-            cost_per_minute=self.limits.app_cost_per_minute,
         )
         object.__setattr__(self, "default", self.apps.get(DEFAULT_APP, plain))
 
     def app(self, name: str) -> AppProfile:
         """Return the profile of the app `name`, or the default profile."""
         return self.apps.get(name, self.default)
+
+    def price(self, model: str) -> Price:
+        """Return the price of the tokens of `model`; nothing where there are no prices."""
+        return self.prices.get(model) or self.prices.get(DEFAULT_PRICE) or FREE
+
+    @property
+    def has_budgets(self) -> bool:
+        """Whether there is any budget."""
+        return bool(self.limits.budgets or any(self.tenants.values()) or any(app.budgets for app in self.apps.values()))
+
+    def budgets(self, tenant: str, app: str) -> Sequence[Budget]:
+        """Return the budgets that hold for calls of `tenant` and `app`, interactions' own ones included."""
+        own = (*self.app(app).budgets, *self.tenants.get(tenant, ()))
+        return list(({each.name: each for each in self.limits.budgets} | {each.name: each for each in own}).values())
+
+    def interaction_budgets(self, app: str) -> Sequence[Budget]:
+        """Return the budgets of each interaction of `app`."""
+        return [budget for budget in self.budgets("", app) if budget.per == "interaction"]
+
+
+FREE = Price()

@@ -15,12 +15,13 @@ WINDOW_SECONDS = 60.0
 class Caller(NamedTuple):
     """The tenant, client and app of a call. `client` is the tenant or tenant/user; no `tenant` contains a '/'.
 
-    `app` is empty while it is not known; then no limit of an app applies.
+    `app` is empty while it is not known; then no limit of an app applies. `key` names the API key, if it is known.
     """
 
     tenant: str
     client: str
     app: str
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class ThrottleRule(Protocol):
         """
 
     def enforces(self, overloaded: bool) -> bool:
-        """Return whether limits refuse calls now; limits in tokens follow this rule too."""
+        """Return whether limits refuse calls now; budgets of a minute or less follow this rule too."""
 
     @property
     def protects(self) -> bool:

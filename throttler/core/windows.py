@@ -24,21 +24,6 @@ class Counts(Protocol):
         """Return all accounts in which something is counted."""
 
 
-class AllCounts:
-    """The counts of several windows, none of which has an account of another."""
-
-    def __init__(self, *windows: Counts) -> None:
-        self._windows = windows
-
-    def used(self, key: str, now: float) -> int:
-        """See Counts."""
-        return sum(window.used(key, now) for window in self._windows)
-
-    def accounts(self) -> list[QuotaAccount]:
-        """See Counts."""
-        return [account for window in self._windows for account in window.accounts()]
-
-
 class Window(Counts, Protocol):
     """A counter of arrivals that compares them with the quota's allowance for this gateway."""
 

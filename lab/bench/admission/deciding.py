@@ -16,6 +16,8 @@ from redis.asyncio import Redis
 from serving.cost import WeightedTokens
 from serving.redis_access import open_redis
 from throttler import lease_script as script
+from throttler.core.budget_accounts import BudgetAccounts
+from throttler.core.budgets import Budgets
 from throttler.core.decider import Arrival, Decider, Permit
 from throttler.core.expectations import Expectations
 from throttler.core.interactions import Interactions
@@ -24,7 +26,6 @@ from throttler.core.oit import Oit
 from throttler.core.profiles import Profiles, RateLimits
 from throttler.core.quota import LocalQuota
 from throttler.core.throttle import Caller, ThrottleRule
-from throttler.core.token_limits import TokenLimits
 from throttler.redis_store import RedisStore
 from throttler.store import LocalStore, Store
 from throttler.throttler import Throttler
@@ -142,8 +143,8 @@ def redis_server() -> Iterator[str]:
 
 
 def _throttler(profiles: Profiles, throttle: ThrottleRule, expectations: Expectations, store: Store) -> Throttler:
-    token_limits = TokenLimits(profiles, LocalQuota(), WeightedTokens())
-    decider = Decider(throttle, Interactions("bench", profiles), expectations, token_limits)
+    budgets = Budgets(profiles, BudgetAccounts(), WeightedTokens())
+    decider = Decider(throttle, Interactions("bench", profiles), expectations, budgets)
     return Throttler(decider, store, lambda _: None)
 
 

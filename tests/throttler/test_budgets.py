@@ -1,10 +1,7 @@
-"""Limits in tokens: reserved, settled, never overshot by reservations; a naive model agrees step by step."""
+"""Budgets: reserved, settled, never overshot by reservations; a naive model agrees step by step."""
 
-import asyncio
 import itertools
-import random
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -13,8 +10,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from fairlead.outcomes import Outcome
 from serving.cost import Normalized, Profiled, WeightedTokens
-from tests.redis_server import RedisServer
-from tests.throttler.shared import Gateway, in_memory, on_redis
+from throttler.budget_names import budgets_of
+from throttler.core.budget import SLICES, BudgetAccount, SlidingSpan, TokenUse
+from throttler.core.budget_accounts import BudgetAccounts
+from throttler.core.budgets import Budgets
 from throttler.core.decider import Arrival, Decider, Permit
 from throttler.core.expectations import Expectations
 from throttler.core.interactions import Interactions
@@ -23,23 +22,27 @@ from throttler.core.profiles import AppProfile, Expectation, Profiles, RateLimit
 from throttler.core.quota import LocalQuota, QuotaAccount
 from throttler.core.throttle import Caller, LimitStatus, Rejected
 from throttler.core.throttles import THROTTLES
-from throttler.core.token_limits import TokenLimits, TokenUse
-from throttler.core.token_window import SLICES, TokenWindow
 
 MANY = 1_000_000
 LIMITS = RateLimits(
     user_per_minute=MANY,
     app_per_minute=MANY,
     kappa=2,
-    user_tokens_per_minute=100,
-    app_tokens_per_minute=200,
-    tenant_tokens_per_minute=250,
-    user_cost_per_minute=170,
-    tenant_cost_per_minute=330,
+    budgets=budgets_of(
+        user_tokens_per_minute=100,
+        app_tokens_per_minute=200,
+        tenant_tokens_per_minute=250,
+        user_cost_per_minute=170,
+        tenant_cost_per_minute=330,
+    ),
 )
 PROFILES = Profiles(limits=LIMITS, reference_tokens=10)
 CALLERS = st.sampled_from([Caller("t", f"t/{user}", app) for user in "uvw" for app in "aab"])
 AMOUNTS = st.integers(1, 120)
+
+
+SPAN = SlidingSpan("minute", 64.0)
+ACCOUNT = BudgetAccount("a", 100, SPAN)
 
 
 @given(
@@ -50,82 +53,54 @@ AMOUNTS = st.integers(1, 120)
         max_size=60,
     )
 )
-def test_a_window_counts_what_was_booked_less_what_was_given_back(steps: list[tuple[str, str, int, int]]) -> None:
-    window, now = TokenWindow(64.0, LocalQuota()), 0
+def test_an_account_counts_what_was_booked_less_what_was_given_back(steps: list[tuple[str, str, int, int]]) -> None:
+    accounts, now = BudgetAccounts(), 0
     booked: list[list[int | str]] = []  # key, second, amount; a slice of 64 seconds with 64 slices is a second
     for step, key, amount, pause in steps:
         now += pause
-        account = QuotaAccount(key, 100)
         if step == "book":
-            booked.append([key, window.book(account, amount, now), amount])
+            booked.append([key, accounts.book(BudgetAccount(key, 100, SPAN), amount, now), amount])
         elif booked:
             entry = booked[amount % len(booked)]
             assert isinstance(entry[1], int)
             assert isinstance(entry[2], int)
             returned = min(amount, entry[2])
-            window.give_back(QuotaAccount(str(entry[0]), 100), entry[1], returned, now)
+            accounts.give_back(BudgetAccount(str(entry[0]), 100, SPAN), entry[1], returned, now)
             entry[2] -= returned
         for name in "ab":
             counted = [(at, n) for which, at, n in booked if which == name and int(at) + 1 + SLICES > now]
             total = sum(int(n) for _, n in counted)
-            account = QuotaAccount(name, 100)
-            assert window.used(name, now) == total
-            assert window.fits(account, 30, now) == (total + 30 <= 100)
-            last = max((int(at) for which, at, _ in booked if which == name), default=0)
-            assert window.reset(name, now) == (last + 65 - now if total else 0)
+            account = BudgetAccount(name, 100, SPAN)
+            assert accounts.used(account, now) == total
+            assert accounts.fits(account, 30, now) == (total + 30 <= 100)
+            last = max((int(at) for at, n in counted if n), default=0)
+            assert accounts.reset(account, now) == (last + 65 - now if total else 0)
             if total + 30 > 100:
                 leaves = sorted({int(at) + 65 for at, _ in counted})
                 fits = [then for then in leaves if sum(int(n) for at, n in counted if int(at) + 65 > then) + 30 <= 100]
-                assert window.wait(account, 30, now) == fits[0] - now
-        window.check_invariants()
+                assert accounts.wait(account, 30, now) == fits[0] - now
+        accounts.check_invariants()
 
 
-class Growing(LocalQuota):
-    """A limit of which this process may use all, and that may grow where fewer than 50 are used; it keeps records."""
-
-    def __init__(self) -> None:
-        self.records: list[tuple[str, int]] = []
-
-    def may_grow(self, account: QuotaAccount, used: int, now: float) -> bool:
-        return used < 50
-
-    def counted(self, account: QuotaAccount, used: int, now: float) -> None:
-        self.records.append((account.key, used))
-
-
-ACCOUNT = QuotaAccount("a", 100)
-
-
-def test_the_quota_is_told_of_every_booking_and_asked_with_the_amount_that_is_lacking() -> None:
-    quota = Growing()
-    window = TokenWindow(64.0, quota)
-    window.book(ACCOUNT, 30, 0.0)
-    window.book(ACCOUNT, 10, 1.0)
-    assert quota.records == [("a", 30), ("a", 40)]
-    assert window.may_grow(ACCOUNT, 10, 1.0), "49 are used before the last of ten"
-    assert not window.may_grow(ACCOUNT, 11, 1.0)
-
-
-def test_an_amount_fits_as_soon_as_enough_has_left_and_nothing_less_than_nothing_is_left() -> None:
-    window = TokenWindow(64.0, LocalQuota())
-    assert window.wait(ACCOUNT, 101, 0.0) == 4.0, "it never fits: ask again after a sixteenth of the window"
+def test_an_amount_fits_as_soon_as_enough_has_left() -> None:
+    accounts = BudgetAccounts()
+    assert accounts.wait(ACCOUNT, 101, 0.0) == 4.0, "it never fits: ask again after a sixteenth of the window"
     for now in (0.0, 1.0, 2.0):
-        window.book(ACCOUNT, 30, now)
-    assert window.left(ACCOUNT, 2.0) == 10
-    assert [window.wait(ACCOUNT, amount, 2.0) for amount in (40, 41, 70, 71)] == [63.0, 64.0, 64.0, 65.0]
-    window.book(ACCOUNT, 10, 2.0)
-    assert window.left(ACCOUNT, 2.0) == 0
-    window.book(ACCOUNT, 10, 2.0)
-    assert window.left(ACCOUNT, 2.0) == 0
+        accounts.book(ACCOUNT, 30, now)
+    assert [accounts.wait(ACCOUNT, amount, 2.0) for amount in (40, 41, 70, 71)] == [63.0, 64.0, 64.0, 65.0]
 
 
-def test_an_account_is_forgotten_once_its_bookings_have_left_the_window() -> None:
-    window = TokenWindow(64.0, LocalQuota())
-    window.book(ACCOUNT, 30, 0.0)
-    window.book(QuotaAccount("b", 100), 1, 64.0)
-    assert [account.key for account in window.accounts()] == ["a", "b"]
-    window.book(QuotaAccount("b", 100), 1, 65.0)
-    assert [account.key for account in window.accounts()] == ["b"]
+def test_accounts_are_forgotten_once_their_bookings_have_left_the_window() -> None:
+    accounts = BudgetAccounts()
+    month = BudgetAccount("old and long", 100, SlidingSpan("month", 64_000.0))
+    accounts.book(month, 1, 0.0)
+    for second in range(1000):
+        accounts.book(BudgetAccount(f"caller {second}", 1, SPAN), 1, float(second))
+    for second in range(1000, 1100):
+        accounts.book(ACCOUNT, 0, float(second))
+    assert accounts.used(month, 1100.0) == 1
+    known = [account.key for account in accounts.exhausted(1040.0)]
+    assert len(known) < 100
 
 
 class NaiveLimits:
@@ -192,9 +167,9 @@ class TokenMachine(RuleBasedStateMachine):
         super().__init__()
         self.now = 1000.0
         self.model = NaiveLimits()
-        tokens = TokenLimits(PROFILES, LocalQuota(), WeightedTokens())
+        tokens = Budgets(PROFILES, BudgetAccounts(), WeightedTokens())
         self.decider = Decider(Oit(PROFILES, LocalQuota()), Interactions("s", PROFILES), Expectations(PROFILES), tokens)
-        self.decider.synchronize(1.7e9)
+        self.decider.synchronize(1.68e9)
         self.open: list[tuple[Permit, list[tuple[str, int]], float]] = []
         self.interactions = itertools.count()
 
@@ -261,14 +236,15 @@ TestTokenLimits = TokenMachine.TestCase
 
 def decider(profiles: Profiles, throttle: str = "rpm") -> Decider:
     quota = LocalQuota()
-    tokens = TokenLimits(profiles, quota, WeightedTokens())
+    tokens = Budgets(profiles, BudgetAccounts(), WeightedTokens())
     return Decider(
         THROTTLES[throttle](profiles, quota, 60.0), Interactions("s", profiles), Expectations(profiles), tokens
     )
 
 
-def tokens_only(**limits: int) -> Profiles:
-    return Profiles(limits=RateLimits(user_per_minute=MANY, app_per_minute=MANY, **limits), reference_tokens=10)
+def tokens_only(*, kappa: int = 5, **limits: float) -> Profiles:
+    rates = RateLimits(user_per_minute=MANY, app_per_minute=MANY, kappa=kappa, budgets=budgets_of(**limits))
+    return Profiles(limits=rates, reference_tokens=10)
 
 
 CALL = Arrival(Caller("t", "t/u", "a"), prompt_tokens=60, max_tokens=20)
@@ -339,7 +315,7 @@ def test_a_tenant_of_20_users_gets_no_more_tokens_than_its_limit() -> None:
 
 
 def test_a_call_that_is_refused_for_its_tokens_counts_as_a_call() -> None:
-    d = decider(Profiles(limits=RateLimits(user_per_minute=2, user_tokens_per_minute=100)), "oit")
+    d = decider(Profiles(limits=RateLimits(user_per_minute=2, budgets=budgets_of(user_tokens_per_minute=100))), "oit")
     call = CALL._replace(overloaded=True)
     assert isinstance(d.decide(call, 0.0), Permit)
     assert isinstance(d.decide(call, 0.0), Rejected)
@@ -348,37 +324,36 @@ def test_a_call_that_is_refused_for_its_tokens_counts_as_a_call() -> None:
     assert "user_per_minute=2" in small.message
 
 
-def test_a_window_follows_a_limit_that_changes() -> None:
-    window = TokenWindow(64.0, LocalQuota())
-    window.book(QuotaAccount("a", 100), 50, 0.0)
-    assert window.exhausted(0.0) == {}
-    window.book(QuotaAccount("a", 60), 10, 0.0)
-    assert window.accounts() == [QuotaAccount("a", 60)]
-    assert window.exhausted(1.0) == {QuotaAccount("a", 60): 64.0}
-    assert window.exhausted(65.0) == {}
+def test_an_account_follows_a_limit_that_changes() -> None:
+    accounts = BudgetAccounts()
+    accounts.book(ACCOUNT, 50, 0.0)
+    assert accounts.exhausted(0.0) == {}
+    accounts.book(ACCOUNT._replace(limit=60), 10, 0.0)
+    assert accounts.exhausted(1.0) == {QuotaAccount("a", 60): 64.0}
+    assert accounts.exhausted(65.0) == {}
 
 
 def test_a_call_reserves_the_tokens_that_it_is_expected_to_need() -> None:
     app = AppProfile(
         per_minute=9, max_calls=9, expected=Expectation(input=30, system=10, output=5), stages={1: Expectation(input=7)}
     )
-    limit = RateLimits(user_cost_per_minute=1)
+    limit = RateLimits(budgets=budgets_of(user_cost_per_minute=1))
     profiles = Profiles(limits=limit, apps={"known": app}, reference_tokens=50)
-    limits = TokenLimits(profiles, LocalQuota(), WeightedTokens())
-    assert limits.expected("known", 0, 0, 0) == (45, 50)
-    assert limits.expected("known", 0, 100, 1000) == (105, 110), "the app's output, not the most that it may be"
-    assert limits.expected("known", 0, 100, 3) == (103, 106), "never more than the caller asks for"
-    assert limits.expected("known", 1, 0, 20) == (27, 47), "a stage without an expected output"
-    assert limits.expected("unknown", 0, 100, 20) == (120, 140)
-    assert limits.expected("unknown", 0, 0, 0) == (50, 50)
+    limits = Budgets(profiles, BudgetAccounts(), WeightedTokens())
+    assert limits.expected("known", 0, 0, 0)[:2] == (45, 50)
+    assert limits.expected("known", 0, 100, 1000)[:2] == (105, 110), "the app's output, not the most that it may be"
+    assert limits.expected("known", 0, 100, 3)[:2] == (103, 106), "never more than the caller asks for"
+    assert limits.expected("known", 1, 0, 20)[:2] == (27, 47), "a stage without an expected output"
+    assert limits.expected("unknown", 0, 100, 20)[:2] == (120, 140)
+    assert limits.expected("unknown", 0, 0, 0)[:2] == (50, 50)
     limits.configure(Profiles(apps={"known": app}))
-    assert limits.expected("known", 0, 100, 20) == (0, 0), "there is no limit"
+    assert limits.expected("known", 0, 100, 20)[:2] == (0, 0), "there is no limit"
 
 
 def test_the_stage_of_an_interaction_determines_what_is_expected() -> None:
     stages = {0: Expectation(input=100), 1: Expectation(input=7), 2: Expectation(input=30)}
-    app = AppProfile(per_minute=MANY, max_calls=9, tokens_per_minute=1000, stages=stages)
-    d = decider(Profiles(limits=RateLimits(user_tokens_per_minute=1000), apps={"a": app}))
+    app = AppProfile(per_minute=MANY, max_calls=9, budgets=budgets_of(app_tokens_per_minute=1000), stages=stages)
+    d = decider(Profiles(limits=RateLimits(budgets=budgets_of(user_tokens_per_minute=1000)), apps={"a": app}))
     arrival, reserved = Arrival(Caller("t", "t/u", "a"), "journey"), []
     for _ in range(3):
         permit = d.decide(arrival, 0.0)
@@ -411,47 +386,6 @@ def test_a_limit_that_is_taken_away_or_given_later_settles_what_was_booked() -> 
     assert status.remaining == 90
 
 
-async def admitted(gateways: list[Gateway], amounts: list[int]) -> int:
-    """Send one user's calls of these amounts to the gateways at once; return the sum of the admitted amounts."""
-
-    async def tokens(number: int, amount: int) -> int:
-        arrival = Arrival(Caller("t", "u", "a"), overloaded=True, prompt_tokens=amount)
-        decision = await gateways[number % len(gateways)].throttler.decide(arrival)
-        return amount if isinstance(decision, Permit) else 0
-
-    return sum(await asyncio.gather(*itertools.starmap(tokens, enumerate(amounts))))
-
-
-async def test_gateways_share_a_limit_in_tokens_and_never_overshoot_it() -> None:
-    draw, now = random.Random(5), 0.0
-    gateways = in_memory(4, tokens_only(user_tokens_per_minute=10_000), 60.0, lambda: now)
-    for _ in range(6):
-        amounts = [draw.choice([1, 20, 300, 900]) for _ in range(300)]
-        total = await admitted(gateways, amounts)
-        assert 8_000 <= total <= 10_000
-        now += 300.0
-        for gateway in gateways:
-            gateway.decider.check_invariants()
-            gateway.leases.check_invariants()
-
-
-async def test_concurrent_calls_at_instances_on_redis_never_overshoot(tmp_path: Path) -> None:
-    redis = RedisServer(tmp_path)
-    profiles = tokens_only(user_tokens_per_minute=10_000)
-    async with on_redis(redis.url, 3, profiles, 60.0) as gateways:
-        draw = random.Random(7)
-        total = await admitted(gateways, [draw.choice([10, 200, 700]) for _ in range(200)])
-        assert 6_000 <= total <= 10_000
-        assert await admitted(gateways, [700] * 6) <= 10_000 - total
-        large = Arrival(Caller("t", "v", "a"), overloaded=True, prompt_tokens=9_000)
-        permit = await gateways[0].throttler.decide(large)
-        assert isinstance(permit, Permit), "nearly all of the limit, of which this gateway held a sixth"
-        gateways[0].throttler.settle(permit.reservation, TokenUse(100, 100))
-        again = await gateways[0].throttler.decide(large)
-        assert isinstance(again, Permit), "what was not used is there again"
-    redis.kill()
-
-
 def test_calls_beyond_a_users_limit_do_not_count_towards_the_app() -> None:
     d = decider(tokens_only(user_tokens_per_minute=80, app_tokens_per_minute=150), "oit")
     assert isinstance(d.decide(CALL, 0.0), Permit), "as much as the limit counts"
@@ -478,10 +412,10 @@ def test_a_call_that_used_what_it_reserved_is_not_booked_again() -> None:
     assert d.token_status(CALL.caller, 30.0) == before
 
 
-@pytest.mark.parametrize(("tokens", "cost"), [(70, None), (None, 90)])
-def test_the_limit_of_one_app_holds_without_any_other(tokens: int | None, cost: int | None) -> None:
+@pytest.mark.parametrize(("measure", "limit"), [("tokens", 70), ("cost", 90)])
+def test_the_limit_of_one_app_holds_without_any_other(measure: str, limit: int) -> None:
     rates = RateLimits(user_per_minute=MANY, app_per_minute=MANY)
-    app = AppProfile(per_minute=MANY, max_calls=MANY, tokens_per_minute=tokens, cost_per_minute=cost)
+    app = AppProfile(per_minute=MANY, max_calls=MANY, budgets=budgets_of(**{f"app_{measure}_per_minute": limit}))
     d = decider(Profiles(limits=rates, apps={"a": app}, reference_tokens=10))
     assert isinstance(d.decide(CALL, 0.0), Rejected)
     assert isinstance(d.decide(CALL._replace(max_tokens=1), 0.0), Permit)
@@ -489,13 +423,13 @@ def test_the_limit_of_one_app_holds_without_any_other(tokens: int | None, cost: 
 
 def test_a_protected_call_is_within_the_caps_of_all_measures() -> None:
     profiles = tokens_only(kappa=1, user_tokens_per_minute=1000, user_cost_per_minute=50)
-    limits = TokenLimits(profiles, LocalQuota(), WeightedTokens())
+    limits = Budgets(profiles, BudgetAccounts(), WeightedTokens())
     assert limits.refusal(CALL.caller, TokenUse(80, 50), True, 0.0) is None
     assert isinstance(limits.refusal(CALL.caller, TokenUse(80, 51), True, 0.0), Rejected)
 
 
 def test_a_calls_cost_is_that_of_the_cost_function() -> None:
     """2.1 * 10 + 11.46 for the prompt, and 100 + 0.04 * 10 * 100 + 0.032 * 100^2 for the output, rounded up."""
-    assert TokenLimits(PROFILES, LocalQuota(), Profiled()).measured(10, 100) == TokenUse(110, 493)
-    assert TokenLimits(PROFILES, LocalQuota(), Normalized()).measured(10, 5) == TokenUse(15, 15)
-    assert TokenLimits(PROFILES, LocalQuota(), Normalized()).measured(10, 5, 4) == TokenUse(15, 19)
+    assert Budgets(PROFILES, BudgetAccounts(), Profiled()).measured(10, 100) == TokenUse(110, 493)
+    assert Budgets(PROFILES, BudgetAccounts(), Normalized()).measured(10, 5) == TokenUse(15, 15)
+    assert Budgets(PROFILES, BudgetAccounts(), Normalized()).measured(10, 5, 4) == TokenUse(15, 19)
