@@ -52,19 +52,19 @@ ENDED = CallRecord(
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One form of telemetry, with the gateway's options for it."""
+    """One form of telemetry: the part of ordinary traces that is exported, None without traces, and options for it."""
 
     name: str
-    traced: bool
+    ratio: str | None = None
     arguments: tuple[str, ...] = ()
 
 
 FORMS = (
-    Form("off", False),
-    Form("metrics", False, ("--metrics", "127.0.0.1:0")),
-    Form("traces 1 %", True, ("--trace-ratio", "0.01")),
-    Form("traces 100 %", True, ("--trace-ratio", "1.0")),
-    Form("metrics and traces 1 %", True, ("--metrics", "127.0.0.1:0", "--trace-ratio", "0.01")),
+    Form("off"),
+    Form("metrics", None, ("--metrics", "127.0.0.1:0")),
+    Form("traces 1 %", "0.01"),
+    Form("traces 100 %", "1"),
+    Form("metrics and traces 1 %", "0.01", ("--metrics", "127.0.0.1:0")),
 )
 
 
@@ -117,8 +117,8 @@ async def load(address: str, calls: int, at_once: int) -> None:
 def entering(form: Form, endpoint: str, calls: int) -> float:
     """Return the CPU microseconds, over all threads, per ended call that this process records, in interactions of
     four."""
-    metered, ratio = "--metrics" in form.arguments, float(form.arguments[-1]) if form.traced else 0.0
-    processor = otlp_processor({ENDPOINT: endpoint}) if form.traced else None
+    metered, ratio = "--metrics" in form.arguments, float(form.ratio or 0)
+    processor = otlp_processor({ENDPOINT: endpoint}) if form.ratio else None
     traces, metrics = Traces(processor, TailSampler(ratio)), Metrics(GATEWAY, "127.0.0.1:0" if metered else "", {})
     counts = CallMetrics(metrics.meter)
     began = time.process_time()
@@ -138,10 +138,11 @@ class Running:
         self.cpu: list[float] = []  # milliseconds per call, one per slice
         logs = Path(stacks.enter_context(tempfile.TemporaryDirectory()))
         os.environ.pop(ENDPOINT, None)
-        if form.traced:
-            os.environ[ENDPOINT] = endpoint
+        environment = {} if form.ratio is None else {ENDPOINT: endpoint, "OTEL_TRACES_SAMPLER_ARG": form.ratio}
         arguments = ["--throttle", "oit:1000000", *form.arguments]
-        stack = Stack(workers=1, log_dir=logs, model="m", engine="fake", gateway_args=arguments)
+        stack = Stack(
+            workers=1, log_dir=logs, model="m", engine="fake", gateway_args=arguments, environment=environment
+        )
         self._address = stacks.enter_context(stack).gateway
         [self._gateway] = [process for process in stack.processes if process.name == "gateway"]
         asyncio.run(load(self._address, AT_ONCE * 4, AT_ONCE))

@@ -12,7 +12,7 @@ from cli.service_process import ServiceProcess
 from cli.stack import Stack
 from lab.bench.control_plane.job import TOKENS
 
-GATEWAY = ("--throttle", "none", "--max-streams-per-client", "1024")
+GATEWAY = ("--throttle", "none", "--max-streams", "16384")
 START_SECONDS = 60.0
 END_SECONDS = 10.0
 
