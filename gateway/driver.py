@@ -17,9 +17,11 @@ from gateway.core import call_commands as commands
 from gateway.core import call_events as events
 from gateway.core.call import CallMachine
 from gateway.core.client_limits import HeldBytesLimiter
+from gateway.core.coalescer import OutputChunk
 from gateway.tenants import Credentials
 from gateway.upstream.attempt import Attempt
-from gateway.upstream.cluster import Cluster, Placement
+from gateway.upstream.cluster import Cluster
+from gateway.upstream.workers import WorkerLink
 from serving.wire import sampling_to_proto
 
 log = logging.getLogger(__name__)
@@ -97,7 +99,7 @@ class CallDriver:
         self._answering: asyncio.Task[None] | None = None
         self._held = 0  # bytes of output, at most, that the machine held when they were last counted
         self._token_bytes = TOKEN
-        self._placement: Placement | None = None
+        self._link: WorkerLink | None = None  # to the worker that was chosen last
         self._attempt: Attempt | None = None
         self._message: commands.Message | None = None  # the next message that `messages` yields
         self._has_written = False  # whether the caller has taken a message during the current step
@@ -252,15 +254,16 @@ class CallDriver:
         call, dispatch = self._call, self._call.request.dispatch
         dispatch.attempt = place.attempt
         dispatch.excluded[:] = place.excluded
-        placement = self._placement = await self._cluster.place(dispatch)
-        call.worker, call.matched_tokens = placement.worker, placement.matched_tokens
-        call.worker_instance, call.scheduler = placement.instance, placement.scheduler
-        call.timings.dispatched = call.timings.dispatched or placement.selected_at
-        return events.Placed(placement.instance)
+        placed = await self._cluster.place(dispatch)
+        self._link = self._cluster.link(placed)
+        call.worker, call.matched_tokens = placed.worker, placed.matched_tokens
+        call.worker_instance, call.scheduler = placed.instance, placed.scheduler
+        call.timings.dispatched = call.timings.dispatched or placed.selected_at
+        return events.Placed(placed.instance)
 
     def _submit(self, command: commands.Submit) -> None:
         call, submit = self._call, self._call.request.submit
-        assert self._placement is not None
+        assert self._link is not None
         assert call.sampling is not None
         submit.attempt, submit.charged = command.attempt, command.charged
         if command.output_tokens:
@@ -269,18 +272,18 @@ class CallDriver:
             submit.sampling.CopyFrom(sampling_to_proto(call.sampling.after(command.output_tokens)))
         if call.deadline is not None:
             submit.timeout_seconds = max(MIN_TIMEOUT, call.deadline - self._loop.time())
-        self._attempt = self._placement.link.submit(submit, self._receive)
+        self._attempt = self._link.submit(submit, self._receive)
 
     def _note(self, event: events.Event) -> None:
         """Record in the call what the machine does not need of a worker's event."""
         call = self._call
         match event:
-            case events.Tokens():
+            case OutputChunk():
                 self._note_first_token()
             case events.Started():
                 call.timings.scheduled = call.timings.scheduled or call.unix_time()
             case events.Completed():
-                if event.last is not None and event.last.tokens:
+                if event.last is not None and event.last.token_ids:
                     self._note_first_token()
                 call.finish_reason, call.stop_string = event.finish_reason, event.stop_string
                 self._merge(event.timings)

@@ -60,10 +60,8 @@ class SchedulerAttachment:
 
     def deliver(self, update: WorkerUpdate) -> None:
         """Queue the update of one turn of the engine loop; called on the event loop, after the snapshot's `deliver`."""
-        if self._attached:  # otherwise the next snapshot contains these events
-            self._queue_events(update)
-
-    def _queue_events(self, update: WorkerUpdate) -> None:
+        if not self._attached:  # the next snapshot contains these events
+            return
         due = self.pacing.due
         self._services.update((service.client, service) for service in update.accounts)
         # Removed before they are inserted: the order is that of the latest changes.

@@ -147,16 +147,13 @@ class Worker:
 
     def _dispatch_update(self, update: WorkerUpdate) -> None:
         try:
-            self._deliver(update)
+            self._service.deliver(update)
+            self._measured.delivered(update.accounts)
+            self._snapshot.deliver(update)
+            self._attachments.deliver(update)
         except Exception as error:  # calls whose events are lost would wait for ever; gateways place them again
             log.exception("an update of the backend cannot be delivered")
             self._end_with(error)
-
-    def _deliver(self, update: WorkerUpdate) -> None:
-        self._service.deliver(update)
-        self._measured.delivered(update.accounts)
-        self._snapshot.deliver(update)
-        self._attachments.deliver(update)
         if update.healthy != self._healthy:
             self._healthy = update.healthy
             self._event_loop.create_task(self._server.set_ready(update.healthy))

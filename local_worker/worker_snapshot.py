@@ -45,8 +45,12 @@ class WorkerSnapshot:
         """Apply the update of one turn of the engine loop."""
         self._oldest = update.oldest_queued_at
         self._draining_until = 0.0 if update.healthy else time.monotonic() + self._backoff_seconds
-        for service in update.accounts:
-            self._serve(service)
+        for account in update.accounts:
+            self.services[account.client] = account
+            if account.waiting or account.running:
+                self.services.activate(account.client)
+            else:
+                self.services.rest(account.client)
         self._load = update.load
         self._delivered_at = time.monotonic()
         for digest in update.evicted:
@@ -55,17 +59,10 @@ class WorkerSnapshot:
             # Removed before it is inserted: a block that is cached again must follow its parent.
             self._cached.pop(digest, None)
             self._cached[digest] = parent
-        self._requests.update((accepted.request, accepted) for accepted in update.events.accepted)
+        for accepted in update.events.accepted:
+            self._requests[accepted.request] = accepted
         for end in update.events.ended:
             self._requests.pop(end.request, None)
-
-    def _serve(self, service: ClientAccountReport) -> None:
-        client = service.client
-        self.services[client] = service
-        if service.waiting or service.running:
-            self.services.activate(client)
-        else:
-            self.services.rest(client)
 
     def hello(self) -> scheduler_pb2.Hello:
         """Return the worker's identity with its cached blocks and its unfinished requests."""

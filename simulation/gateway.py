@@ -73,7 +73,7 @@ class SimulatedGateway:
         for tokens in reported.tokens:
             attempt = attempt_of(tokens.request)
             if attempt.call in self._open:  # most are not where there are several gateways
-                self._handle_for_attempt(attempt, events.Tokens(pack_ids(tokens.tokens)))
+                self._handle_for_attempt(attempt, OutputChunk(pack_ids(tokens.tokens)))
         for end in reported.ended:
             completed = end.outcome is Outcome.COMPLETED
             self._handle_for_attempt(

@@ -137,10 +137,9 @@ class CallMachine:
         self._is_accepted, self.cached_tokens = True, started.cached_tokens
         return (self._send(Accepted(started.cached_tokens), now),)
 
-    def _tokens(self, tokens: events.Tokens, now: float) -> Sequence[Command]:
-        self.service = self._service_before + tokens.service
-        self._count(tokens.token_ids)
-        chunk = OutputChunk(tokens.token_ids, tokens.text, tokens.logprobs, tokens.prompt_logprobs)
+    def _output(self, chunk: OutputChunk, now: float) -> Sequence[Command]:
+        self.service = self._service_before + chunk.service
+        self._count(chunk.token_ids)
         if self._writing_since is None:  # then nothing is held
             return (self._send_chunk(chunk, now),)
         self._coalescer.add(chunk)
@@ -261,7 +260,7 @@ class CallMachine:
         events.Placed: _placed,
         events.Failed: _failed,
         events.Started: _started,
-        events.Tokens: _tokens,
+        OutputChunk: _output,
         events.Completed: _completed,
         events.Ended: _ended,
         events.Lost: _lost,

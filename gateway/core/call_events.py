@@ -1,11 +1,9 @@
-"""The closed set of events that a call's state machine handles.
+"""The closed set of events that a call's state machine handles; an OutputChunk is the attempt's next output.
 
 Times are in seconds of the clock that the driver passes as `now`.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason, Outcome
@@ -51,19 +49,6 @@ class Started:
 
     cached_tokens: int = 0
     service: float = 0.0
-
-
-class Tokens(NamedTuple):
-    """The attempt's next output; `service` is the charge for the attempt so far, in cost units.
-
-    It is a tuple because one is made per token.
-    """
-
-    token_ids: bytes  # packed
-    text: str = ""
-    service: float = 0.0
-    logprobs: Sequence[object] = ()
-    prompt_logprobs: Sequence[object] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +105,7 @@ Event = (
     | Placed
     | Failed
     | Started
-    | Tokens
+    | OutputChunk
     | Completed
     | Ended
     | Lost

@@ -26,9 +26,9 @@ from gateway.core.call_events import (
     Placed,
     Started,
     Tick,
-    Tokens,
     Written,
 )
+from gateway.core.coalescer import OutputChunk
 
 
 class CallState(StrEnum):
@@ -72,7 +72,7 @@ TRANSITIONS: Mapping[CallState, Mapping[type[Event], Targets]] = {
     RUNNING: {
         Failed: (ENDED,),
         Started: (RUNNING,),
-        Tokens: (RUNNING,),
+        OutputChunk: (RUNNING,),
         Completed: (FLUSHING, FINISHING),
         Ended: (PLACING, FLUSHING, ENDED),
         Lost: (PLACING, FLUSHING, ENDED),

@@ -11,12 +11,13 @@ TOKENS = 4  # per message, which workers gather
 
 
 class OutputChunk(NamedTuple):
-    """Output for one message to the caller. It is a tuple because one is made for every few tokens."""
+    """Output on its way from a worker to the caller. It is a tuple because one is made for every few tokens."""
 
     token_ids: bytes  # packed
-    text: str
-    logprobs: Sequence[object]  # one per token, or none; this module does not read them
+    text: str = ""
+    logprobs: Sequence[object] = ()  # one per token, or none; this module does not read them
     prompt_logprobs: Sequence[object] = ()  # those of the prompt, with the first token; or none
+    service: float = 0.0  # the worker's charge for the attempt so far, in cost units
 
     @property
     def tokens(self) -> int:

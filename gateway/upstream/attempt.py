@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.v1 import common_pb2, worker_pb2
-from gateway.core.call_events import Completed, Ended, Event, Started, Tokens
+from gateway.core.call_events import Completed, Ended, Event, Started
 from gateway.core.coalescer import OutputChunk
 
 AttemptKey = tuple[str, int]  # the request's id and the attempt's number
@@ -37,17 +37,17 @@ class Attempt:
         """Abort the attempt: its worker frees it within a step, and no event follows. Do nothing after its end."""
         self.on_abort(self)
 
-    def output(self, messages: Sequence[worker_pb2.Tokens]) -> Iterable[Tokens]:
+    def output(self, messages: Sequence[worker_pb2.Tokens]) -> Iterable[OutputChunk]:
         """Yield the events that messages of tokens are, which came together; the last one has the service so far."""
         if self.is_joined and len(messages) > 1:
             ids, text = b"".join([each.token_ids for each in messages]), "".join([each.text for each in messages])
-            yield Tokens(ids, text, messages[-1].service)
+            yield OutputChunk(ids, text, service=messages[-1].service)
             return
         for each in messages:
             if self.has_logprobs:
-                yield Tokens(each.token_ids, each.text, each.service, each.logprobs, each.prompt_logprobs)
+                yield OutputChunk(each.token_ids, each.text, each.logprobs, each.prompt_logprobs, each.service)
             else:
-                yield Tokens(each.token_ids, each.text, each.service)
+                yield OutputChunk(each.token_ids, each.text, service=each.service)
 
 
 def route(message: worker_pb2.StepEvents, attempts: MutableMapping[AttemptKey, Attempt]) -> None:
@@ -92,7 +92,7 @@ def _by_attempt(
     return by_attempt
 
 
-def _end(ended: worker_pb2.Ended, tokens: Tokens | None) -> Completed | Ended:
+def _end(ended: worker_pb2.Ended, tokens: OutputChunk | None) -> Completed | Ended:
     """Return the end of an attempt, with the tokens that came in the same message if it has completed."""
     try:
         outcome = Outcome(ended.outcome)
@@ -101,7 +101,8 @@ def _end(ended: worker_pb2.Ended, tokens: Tokens | None) -> Completed | Ended:
         return Ended(Outcome.INTERNAL, f"the worker ended the call in a way that the gateway does not know: {error}")
     if outcome is not Outcome.COMPLETED:
         return Ended(outcome, ended.message, ended.usage.service, ended.field, ended.timings)
-    last = OutputChunk(b"", ended.text, ()) if ended.text else None
     if tokens is not None:
-        last = OutputChunk(tokens.token_ids, tokens.text + ended.text, tokens.logprobs, tokens.prompt_logprobs)
+        last: OutputChunk | None = tokens._replace(text=tokens.text + ended.text)
+    else:
+        last = OutputChunk(b"", ended.text) if ended.text else None
     return Completed(finish_reason, ended.usage.service, last, ended.stop_string, ended.timings)

@@ -5,7 +5,6 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from fairlead.errors import Internal
@@ -20,18 +19,6 @@ from serving.rpc.mutual_tls import MutualTls
 
 log = logging.getLogger(__name__)
 LONG_PROMPT = 16 * 1024  # bytes; shorter ones are tokenized within milliseconds
-
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """The worker chosen for one attempt."""
-
-    worker: str
-    instance: str
-    link: WorkerLink
-    selected_at: int  # Unix nanoseconds
-    matched_tokens: int = 0  # the longest prefix that the worker holds, according to the scheduler's index
-    scheduler: str = ""  # id of the process that chose the worker; empty: this gateway
 
 
 class Cluster:
@@ -90,8 +77,12 @@ class Cluster:
     def _turn(self, client: str, size: int) -> AbstractAsyncContextManager[None]:
         return self._turns.setdefault(client, asyncio.Lock()) if size > LONG_PROMPT else nullcontext()
 
-    async def place(self, request: scheduler_pb2.DispatchRequest) -> Placement:
-        """Return the worker that the leading scheduler chooses.
+    def link(self, placed: scheduler_pb2.DispatchReply) -> WorkerLink:
+        """Return the link to the worker that `place` has returned."""
+        return self._workers.link(placed.address, placed.instance)
+
+    async def place(self, request: scheduler_pb2.DispatchRequest) -> scheduler_pb2.DispatchReply:
+        """Return the reply of the leading scheduler, which chooses a worker; that of this gateway names no scheduler.
 
         Without a leader, choose the least loaded of the last known members. If the leader has no worker for the model,
         choose the least loaded of the members that have not attached to it yet. Raise Unavailable if no worker can take
@@ -104,10 +95,7 @@ class Cluster:
             return self._least_loaded(request, self.members.serving(request.model), away.reason)
         if reply.worker:
             self.placements.count(PlacementReason.SCHEDULER)
-            link = self._workers.link(reply.address, reply.instance)
-            return Placement(
-                reply.worker, reply.instance, link, reply.selected_at, reply.matched_tokens, reply.scheduler
-            )
+            return reply
         match reply.unplaced:
             case scheduler_pb2.UNPLACED_STANDBY:
                 return self._least_loaded(request, self.members.serving(request.model), PlacementReason.NO_LEADER)
@@ -125,14 +113,15 @@ class Cluster:
 
     def _least_loaded(
         self, request: scheduler_pb2.DispatchRequest, members: Sequence[scheduler_pb2.Member], reason: PlacementReason
-    ) -> Placement:
+    ) -> scheduler_pb2.DispatchReply:
         member = least_loaded(members, request.excluded, self._workers.load)
         if member is None:
             self.placements.count(PlacementReason.NO_WORKER)
             raise no_worker(request.model, self.members.serving(request.model), request.excluded)
         self.placements.count(reason)
-        link = self._workers.link(member.address, member.instance)
-        return Placement(member.worker, member.instance, link, time.time_ns())
+        return scheduler_pb2.DispatchReply(
+            worker=member.worker, instance=member.instance, address=member.address, selected_at=time.time_ns()
+        )
 
     def _members_changed(self) -> None:
         self._workers.keep(self.members.all())

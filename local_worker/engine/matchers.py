@@ -34,6 +34,9 @@ class TokenMasks(NamedTuple):
     ready: tuple[int, ...] = ()
 
 
+NO_MASKS = TokenMasks({})
+
+
 class RunningOutput:
     """The constrained output of a running request; `mask` is that of the token at position `read` of the request."""
 
@@ -127,6 +130,12 @@ class Matchers:
 
         `before` may be empty if `needs_samples` returns False.
         """
+        began = time.monotonic()
+        latest = min(began - self._stepped_at, LONGEST_STEP_SECONDS)
+        self._step_seconds += AVERAGE * (latest - self._step_seconds)
+        self._stepped_at = began
+        if not (self._running or self._deferred or self._late):
+            return NO_MASKS
         outputs: dict[int, RunningOutput] = {}
         deferred: list[int] = []
         for row, piece in enumerate(pieces):
@@ -165,15 +174,11 @@ class Matchers:
 
         Those which take longer by experience are waited for only if nothing else is sampled (`is_alone`).
         """
-        began = time.monotonic()
-        latest = min(began - self._stepped_at, LONGEST_STEP_SECONDS)
-        self._step_seconds += AVERAGE * (latest - self._step_seconds)
         seconds = max(LEAST_WAITING_SECONDS, WAITING_SHARE * self._step_seconds)
         missing = [output for output in outputs if not output.mask.done()]
         quick = [output for output in missing if output.micros <= MICROS * seconds]
         if awaited := quick or (missing if is_alone and len(missing) == len(outputs) else ()):
             wait([output.mask for output in awaited], seconds)
-        self._stepped_at = began
 
     def close(self) -> None:
         """End the processes."""

@@ -42,7 +42,6 @@ from gateway.core.call_events import (
     Placed,
     Started,
     Tick,
-    Tokens,
     Written,
 )
 from gateway.core.call_states import EVENTS, TRANSITIONS, CallState
@@ -52,7 +51,7 @@ READER_SECONDS = 5.0
 EXAMPLES: dict[type[Event], Event] = {
     Placed: Placed("w"),
     Failed: Failed(Internal("x")),
-    Tokens: Tokens(pack_ids([1])),
+    OutputChunk: OutputChunk(pack_ids([1])),
     Ended: Ended(Outcome.INTERNAL),
 }
 
@@ -103,7 +102,7 @@ class CallHistories(RuleBasedStateMachine):
     # The driver's part.
 
     def tell(self, event: Event) -> None:
-        if isinstance(event, Tokens):
+        if isinstance(event, OutputChunk):
             self.received += unpack_ids(event.token_ids)
             self.text += event.text
         if isinstance(event, Completed) and event.last is not None:
@@ -218,7 +217,7 @@ class CallHistories(RuleBasedStateMachine):
         ids = range(len(self.received), len(self.received) + count)
         self.fruitless = 0
         self.current.service += 2.0 * count
-        self.tell(Tokens(pack_ids(ids), "x" * count, self.current.service))
+        self.tell(OutputChunk(pack_ids(ids), "x" * count, service=self.current.service))
 
     @precondition(lambda self: self.running)
     @rule(count=st.integers(0, 4), text=st.sampled_from(["", "rest"]), last_service=st.sampled_from([0.0, 1.5]))
@@ -362,8 +361,8 @@ def chunks(commands: Sequence[Command]) -> list[int]:
     return [c.message.tokens for c in commands if isinstance(c, Send) and isinstance(c.message, OutputChunk)]
 
 
-def token(number: int) -> Tokens:
-    return Tokens(pack_ids([number]), "x")
+def token(number: int) -> OutputChunk:
+    return OutputChunk(pack_ids([number]), "x")
 
 
 def test_one_call_from_its_arrival_to_its_end() -> None:
@@ -373,8 +372,8 @@ def test_one_call_from_its_arrival_to_its_end() -> None:
     assert machine.handle(Encoded(), 0.2) == (Place(1, ()),)
     assert machine.handle(Placed("a1"), 0.3) == (Submit(1, b"", 0, charged=False),)
     assert machine.handle(Started(3, 5.0), 0.4) == (Send(Accepted(3)),)
-    assert machine.handle(Tokens(pack_ids([7]), "x", 7.0), 0.5) == ()
-    assert machine.handle(Written(), 0.6) == (Send(OutputChunk(pack_ids([7]), "x", ())),)
+    assert machine.handle(OutputChunk(pack_ids([7]), "x", service=7.0), 0.5) == ()
+    assert machine.handle(Written(), 0.6) == (Send(OutputChunk(pack_ids([7]), "x", service=7.0)),)
     last = OutputChunk(pack_ids([8]), "y", ())
     assert machine.handle(Completed(FinishReason.LENGTH, 7.0, last), 0.7) == ()
     assert machine.handle(Written(), 0.8) == (Send(Finished(FinishReason.LENGTH, last)), End(None))
@@ -506,7 +505,7 @@ def test_text_that_the_worker_held_back_until_the_end_comes_with_it() -> None:
 @pytest.mark.parametrize("end", [Completed(service=9.0), Ended(Outcome.INTERNAL, "broken", 9.0)])
 def test_the_last_report_of_service_is_what_is_charged(end: Event) -> None:
     machine = running()
-    machine.handle(Tokens(pack_ids([7]), "x", 7.0), 1.0)
+    machine.handle(OutputChunk(pack_ids([7]), "x", service=7.0), 1.0)
     machine.handle(end, 2.0)
     assert machine.service == 9.0
 

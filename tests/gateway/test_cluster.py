@@ -23,7 +23,7 @@ from gateway.core.client_limits import HeldBytesLimiter
 from gateway.driver import CallDrivers
 from gateway.metrics import CallMetrics
 from gateway.tenants import Credentials
-from gateway.upstream.cluster import Cluster, Placement
+from gateway.upstream.cluster import Cluster
 from gateway.upstream.placements import PlacementReason
 from serving.rpc.server import Server
 from serving.telemetry.traces import Traces
@@ -97,7 +97,7 @@ class Linked:
     def decided(self) -> dict[PlacementReason, int]:
         return {decision: count for _, decision, count in self.cluster.placements if count}
 
-    async def answered(self, **answer: Any) -> asyncio.Task[Placement]:
+    async def answered(self, **answer: Any) -> asyncio.Task[scheduler_pb2.DispatchReply]:
         """A placement under way, to which the scheduler has answered so."""
         placing = asyncio.create_task(self.cluster.place(request()))
         await self.asked(placing)
@@ -105,7 +105,7 @@ class Linked:
         self.scheduler.replies.put_nowait(scheduler_pb2.DispatchReplies(replies=[reply]))
         return placing
 
-    async def asked(self, placing: asyncio.Task[Placement]) -> None:
+    async def asked(self, placing: asyncio.Task[scheduler_pb2.DispatchReply]) -> None:
         """Return when the scheduler is asked for this placement; fail if that ends without it."""
         asking = asyncio.ensure_future(self.scheduler.batches.get())
         await asyncio.wait({placing, asking}, return_when=asyncio.FIRST_COMPLETED)
@@ -193,8 +193,8 @@ async def test_requests_of_a_tick_share_a_message_and_replies_find_their_request
     ]
     linked.scheduler.replies.put_nowait(scheduler_pb2.DispatchReplies(replies=replies))
     first, second = await asyncio.gather(*placing)
-    assert (first.worker, first.link.address, first.matched_tokens) == ("b", "127.0.0.1:2", 16)
-    assert (second.worker, second.link.address) == ("a", "127.0.0.1:1")
+    assert (first.worker, first.address, first.matched_tokens) == ("b", "127.0.0.1:2", 16)
+    assert (second.worker, second.address) == ("a", "127.0.0.1:1")
 
 
 async def test_a_scheduler_that_hangs_holds_nobody_and_gets_its_choice_back(
@@ -246,7 +246,7 @@ async def test_without_the_scheduler_the_least_loaded_known_worker_is_chosen(lin
     cluster = linked.cluster
     await linked.scheduler.server.stop(0)
     first = await cluster.place(request("r"))
-    first.link.submit(worker_pb2.Submit(request_id="r", attempt=1), lambda event: None)
+    cluster.link(first).submit(worker_pb2.Submit(request_id="r", attempt=1), lambda event: None)
     second = await cluster.place(request("s"))
     assert (first.worker, second.worker) == ("a", "b")
     with pytest.raises(
@@ -335,9 +335,8 @@ async def test_a_worker_that_a_new_scheduler_does_not_know_is_a_member_while_its
     reached = scheduler_pb2.Member(worker="a", instance="a1", address=worker.address, model=MODEL)
     linked.scheduler.say(scheduler_pb2.ClusterState(members=[reached, STATE.members[1]], epoch=1))
     await linked.until(lambda: reached in linked.cluster.members.all())
-    (await linked.cluster.place(request())).link.submit(
-        worker_pb2.Submit(request_id="r", attempt=1), lambda event: None
-    )
+    placed = await linked.cluster.place(request())
+    linked.cluster.link(placed).submit(worker_pb2.Submit(request_id="r", attempt=1), lambda event: None)
     await worker.commands.get()
     await linked.scheduler.server.stop(0)
     restarted = ScriptedScheduler(linked.scheduler.address, scheduler_pb2.ClusterState(epoch=2))

@@ -9,7 +9,7 @@ import pytest
 from fairlead.errors import DeadlineExceeded, InvalidRequest, Unavailable
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
-from gateway.core.call_events import Completed, Ended, Event, Lost, Tokens
+from gateway.core.call_events import Completed, Ended, Event, Lost
 from gateway.core.coalescer import OutputChunk
 from gateway.upstream.workers import COMPARED, WorkerLinks
 from tests.gateway.scripted_worker import SECRET, ScriptedWorker
@@ -39,9 +39,9 @@ def tokens(request_id: str, attempt: int, text: str) -> worker_pb2.Tokens:
     return worker_pb2.Tokens(request_id=request_id, attempt=attempt, text=text)
 
 
-def said(text: str) -> Tokens:
+def said(text: str) -> OutputChunk:
     """The event that such a message is for its attempt."""
-    return Tokens(b"", text)
+    return OutputChunk(b"", text)
 
 
 async def test_events_of_one_tick_are_one_message(workers: WorkerLinks, worker: ScriptedWorker) -> None:
@@ -147,10 +147,10 @@ async def test_tokens_of_one_message_are_joined_unless_the_caller_wants_each_or_
     worker.events.put_nowait(worker_pb2.StepEvents(tokens=[steps[0], tokens("s", 1, "other"), *steps[1:]]))
     worker.events.put_nowait(worker_pb2.StepEvents(ended=[worker_pb2.Ended(request_id="r", attempt=1)]))
     came = [await submitted.events.get() for _ in texts]
-    assert [(each.text, each.token_ids) for each in came if isinstance(each, Tokens)] == [
+    assert [(each.text, each.token_ids) for each in came if isinstance(each, OutputChunk)] == [
         (text, b"".join(letter.encode() * 4 for letter in text)) for text in texts
     ]
-    assert isinstance(came[-1], Tokens)
+    assert isinstance(came[-1], OutputChunk)
     assert came[-1].service == 2
     assert isinstance(await submitted.events.get(), Ended)
     assert await other.events.get() == said("other")
@@ -262,7 +262,7 @@ async def test_a_former_member_is_lost_when_it_falls_silent(worker: ScriptedWork
     for number in range(4):
         worker.events.put_nowait(worker_pb2.StepEvents(tokens=[tokens("r", 1, str(number))]))
         event = await attempt.events.get()
-        assert isinstance(event, Tokens), "as long as it speaks it goes on"
+        assert isinstance(event, OutputChunk), "as long as it speaks it goes on"
     assert isinstance(await attempt.events.get(), Lost)
     await workers.close()
 
@@ -277,6 +277,6 @@ async def test_a_member_that_was_away_for_a_moment_keeps_its_requests(worker: Sc
     workers.keep([member])
     assert isinstance(await lost.events.get(), Lost), "the time is over"
     worker.events.put_nowait(worker_pb2.StepEvents(tokens=[tokens("r", 1, "here")]))
-    assert isinstance(await kept.events.get(), Tokens)
+    assert isinstance(await kept.events.get(), OutputChunk)
     await gone.server.stop(0)
     await workers.close()

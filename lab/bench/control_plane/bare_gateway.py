@@ -18,8 +18,8 @@ import uvloop
 
 from cli.stack import Stack
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
-from gateway.core.call_events import Completed, Ended, Event, Tokens
-from gateway.core.coalescer import TOKENS
+from gateway.core.call_events import Completed, Ended, Event
+from gateway.core.coalescer import TOKENS, OutputChunk
 from gateway.http.asgi import Receive, Scope, Send
 from gateway.http.server import HttpServer
 from gateway.upstream.schedulers import SchedulerLink
@@ -81,7 +81,7 @@ class BareGateway:
         def forward(event: Event) -> None:
             if isinstance(event, Completed | Ended):
                 ended.set_result(None)
-            elif isinstance(event, Tokens):
+            elif isinstance(event, OutputChunk):
                 connection.write_chunk(EVENT)
 
         submit = worker_pb2.Submit(
