@@ -17,8 +17,9 @@ from gateway.core.client_limits import HeldBytesLimiter
 from gateway.interactions import CallInteractions
 from gateway.tenants import CallerIdentity, Credentials, Tenants
 from gateway.upstream.cluster import Cluster
+from gateway.usage import UsageLedger, UsageSums
 from gateway.validation import app_name, capacity, check_interaction, check_length, check_rendered, check_request, cut
-from serving.cost import within_limits
+from serving.cost import MICRO, within_limits
 from serving.names import MAX_NAME, tenant_of
 from serving.telemetry.records import CHAT, TEXT_COMPLETION
 from serving.telemetry.spans import remote
@@ -49,6 +50,7 @@ class Admission:
         cache_scope: Callable[[CallerIdentity], str],
         cuts_max_tokens: bool,
         interactions: CallInteractions,
+        usage: UsageLedger,
     ) -> None:
         self._cluster = cluster
         self._tenants = tenants
@@ -58,6 +60,7 @@ class Admission:
         self._waiting_prompts = waiting_prompts
         self._cache_scope = cache_scope
         self._cuts_max_tokens = cuts_max_tokens
+        self._usage = usage
         self._interactions = interactions
 
     def configure(self, profiles: Profiles) -> None:
@@ -241,7 +244,24 @@ class Admission:
             self._throttler.settle_by(partial(self._calls.withdrawn, call))
             return
         need = needed(call.usage) if call.outcome is Outcome.COMPLETED else None
-        self._throttler.settle_by(partial(self._calls.ended, call, self._used(call), need))
+        used = self._used(call)
+        self._throttler.settle_by(partial(self._calls.ended, call, used, need))
+        if call.timings.scheduled:
+            self._note_usage(call, used)
+
+    def _note_usage(self, call: Call, used: TokenUse) -> None:
+        usage, timings = call.usage, call.timings
+        sums = UsageSums(
+            calls=1,
+            prompt_tokens=usage.prompt_tokens,
+            cached_tokens=usage.cached_tokens,
+            output_tokens=usage.output_tokens,
+            micro_cost=round(usage.service * MICRO) if usage.service else used.cost * MICRO,
+            nano_money=used.money,
+            waited_us=max(0, timings.scheduled - timings.admitted) // 1000,
+            weight=call.request.identity.share,
+        )
+        self._usage.add(call.client, call.app, call.model, call.unix_time() / 1e9, sums)
 
     def _used(self, call: Call) -> TokenUse:
         """Return what a call used of budgets: nothing if no worker began it."""

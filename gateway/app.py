@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -29,7 +30,8 @@ from gateway.service import InferenceService, add_inference_to_server
 from gateway.tenants import CACHE_SCOPES, Tenants
 from gateway.tokenization import Tokenization
 from gateway.upstream.cluster import Cluster
-from serving.config import addresses, load, require
+from gateway.usage import UsageLedger
+from serving.config import ConfigError, addresses, load, require
 from serving.environment import BUTTONS, ServiceName
 from serving.logs import configure_logging
 from serving.process import Serving, run
@@ -71,6 +73,7 @@ class Gateway:
         )
         self._call_log = CallLog(self._traces, CallMetrics(self._metrics.meter))
         self._tenants = tenants
+        self._usage = _usage_ledger(config.ledger)
         redis = shared_redis(config)
         self._throttler, self._store = make_throttler(config, profiles, self._call_log.closed, redis)
         ThrottlingMetrics(self._metrics.meter, self._call_log.accounting)
@@ -99,6 +102,7 @@ class Gateway:
             cache_scope=CACHE_SCOPES[config.cache_scope],
             cuts_max_tokens=config.excess_max_tokens == CUT,
             interactions=self._interactions,
+            usage=self._usage,
         )
         self._calls = CallDrivers(self._admission, self._cluster, self._call_log, held_outputs, config.reader_seconds)
         self._server = self._make_server()
@@ -125,7 +129,7 @@ class Gateway:
         self._server.add(add_inference_to_server, service, "fairlead.v1.Inference")
         traces = TracesService(self._traces)
         self._server.add(traces_pb2_grpc.add_TracesServicer_to_server, traces, "fairlead.v1.Traces", *operators)
-        accounts = ThrottlingService(self._call_log.accounting, self._cluster.placements, self._store)
+        accounts = ThrottlingService(self._call_log.accounting, self._cluster.placements, self._store, self._usage)
         register = throttling_pb2_grpc.add_ThrottlingServicer_to_server
         self._server.add(register, accounts, "fairlead.v1.Throttling", *operators)
 
@@ -165,6 +169,7 @@ class Gateway:
                     *([self._page.run()] if self._page is not None else []),
                     *([self._shared.run(self._interactions.learn)] if self._shared is not None else []),
                     self._forget_responses(),
+                    self._usage.run(),
                     *([follow(files, self._reload)] if files else []),
                 )
             ]
@@ -243,6 +248,7 @@ class Gateway:
             api,
             secret,
             self._browsers(needs_key=False),
+            usage=self._usage,
             bodies=self._server.bodies,
             certificate=self._certificate,
             request_seconds=config.request_seconds,
@@ -302,6 +308,13 @@ def _trace_ratio(config: GatewayConfig, environ: Mapping[str, str]) -> float:
         ratio = -1.0
     require(0 <= ratio <= 1, f"OTEL_TRACES_SAMPLER_ARG: must be between 0 and 1, got {text!r}")
     return ratio
+
+
+def _usage_ledger(path: str) -> UsageLedger:
+    try:
+        return UsageLedger(path)
+    except sqlite3.Error as error:
+        raise ConfigError(f"ledger: {path}: {error}") from error
 
 
 def prepare(argv: Sequence[str]) -> Serving:

@@ -1,14 +1,18 @@
 """The gateway's services for operators: traces of interactions, and the accounting of their results."""
 
+from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import Any
 
 from fairlead.v1 import common_pb2, throttling_pb2, throttling_pb2_grpc, traces_pb2, traces_pb2_grpc
 from gateway.accounting import Accounting
 from gateway.upstream.placements import PlacementCounts
+from gateway.usage import UsageLedger
 from serving.telemetry.records import CallRecord, phases
 from serving.telemetry.traces import Traces
 from throttler.store import Store
+
+MOST_ROWS = 10_000  # of usage in one message
 
 
 class TracesService(traces_pb2_grpc.TracesServicer):
@@ -25,8 +29,9 @@ class TracesService(traces_pb2_grpc.TracesServicer):
 class ThrottlingService(throttling_pb2_grpc.ThrottlingServicer):
     """The service fairlead.v1.Throttling on the public listener; its calls must carry the admin secret."""
 
-    def __init__(self, accounting: Accounting, placements: PlacementCounts, store: Store) -> None:
+    def __init__(self, accounting: Accounting, placements: PlacementCounts, store: Store, usage: UsageLedger) -> None:
         self._accounting = accounting
+        self._usage = usage
         self._placements = placements
         self._store = store
 
@@ -43,6 +48,15 @@ class ThrottlingService(throttling_pb2_grpc.ThrottlingServicer):
         return throttling_pb2.AccountResponse(
             apps=apps, degraded=self._store.degraded, gateways=self._store.gateways, placements=placements
         )
+
+    async def Usage(
+        self, request: throttling_pb2.UsageRequest, context: Any
+    ) -> AsyncIterator[throttling_pb2.UsageResponse]:
+        """See throttling.proto."""
+        rows = await self._usage.rows(request.since)
+        for begin in range(0, max(1, len(rows)), MOST_ROWS):
+            chunk = [throttling_pb2.UsageRow(**each._asdict()) for each in rows[begin : begin + MOST_ROWS]]
+            yield throttling_pb2.UsageResponse(ledger=self._usage.name, rows=chunk)
 
 
 def _message(call: CallRecord) -> traces_pb2.TracedCall:

@@ -24,21 +24,27 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x66\x61irlead/v1/throttling.proto\x12\x0b\x66\x61irlead.v1\"\x10\n\x0e\x41\x63\x63ountRequest\"\x8d\x01\n\x0f\x41\x63\x63ountResponse\x12%\n\x04\x61pps\x18\x01 \x03(\x0b\x32\x17.fairlead.v1.AppAccount\x12\x10\n\x08\x64\x65graded\x18\x02 \x01(\x08\x12\x10\n\x08gateways\x18\x03 \x01(\r\x12/\n\nplacements\x18\x04 \x03(\x0b\x32\x1b.fairlead.v1.PlacementCount\"B\n\x0ePlacementCount\x12\x11\n\tchosen_by\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\r\n\x05\x63ount\x18\x03 \x01(\x04\"\xa8\x01\n\nAppAccount\x12\x0b\n\x03\x61pp\x18\x01 \x01(\t\x12\x0e\n\x06served\x18\x02 \x01(\x04\x12\x11\n\tthrottled\x18\x03 \x01(\x04\x12\x0e\n\x06\x62roken\x18\x04 \x01(\x04\x12\x11\n\tcancelled\x18\x05 \x01(\x04\x12\x0f\n\x07refused\x18\x06 \x01(\x04\x12\x0e\n\x06tokens\x18\x07 \x01(\x04\x12\x15\n\rwasted_tokens\x18\x08 \x01(\x04\x12\x0f\n\x07invalid\x18\t \x01(\x04\x32R\n\nThrottling\x12\x44\n\x07\x41\x63\x63ount\x12\x1b.fairlead.v1.AccountRequest\x1a\x1c.fairlead.v1.AccountResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x66\x61irlead/v1/throttling.proto\x12\x0b\x66\x61irlead.v1\"\x1d\n\x0cUsageRequest\x12\r\n\x05since\x18\x01 \x01(\t\"D\n\rUsageResponse\x12\x0e\n\x06ledger\x18\x01 \x01(\t\x12#\n\x04rows\x18\x02 \x03(\x0b\x32\x15.fairlead.v1.UsageRow\"\xf0\x01\n\x08UsageRow\x12\x0b\n\x03\x64\x61y\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0b\n\x03\x61pp\x18\x04 \x01(\t\x12\r\n\x05model\x18\x05 \x01(\t\x12\r\n\x05\x63\x61lls\x18\x06 \x01(\x04\x12\x15\n\rprompt_tokens\x18\x07 \x01(\x04\x12\x15\n\rcached_tokens\x18\x08 \x01(\x04\x12\x15\n\routput_tokens\x18\t \x01(\x04\x12\x12\n\nmicro_cost\x18\n \x01(\x04\x12\x12\n\nnano_money\x18\x0b \x01(\x04\x12\x11\n\twaited_us\x18\x0c \x01(\x04\x12\x0e\n\x06weight\x18\r \x01(\x01\"\x10\n\x0e\x41\x63\x63ountRequest\"\x8d\x01\n\x0f\x41\x63\x63ountResponse\x12%\n\x04\x61pps\x18\x01 \x03(\x0b\x32\x17.fairlead.v1.AppAccount\x12\x10\n\x08\x64\x65graded\x18\x02 \x01(\x08\x12\x10\n\x08gateways\x18\x03 \x01(\r\x12/\n\nplacements\x18\x04 \x03(\x0b\x32\x1b.fairlead.v1.PlacementCount\"B\n\x0ePlacementCount\x12\x11\n\tchosen_by\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\r\n\x05\x63ount\x18\x03 \x01(\x04\"\xa8\x01\n\nAppAccount\x12\x0b\n\x03\x61pp\x18\x01 \x01(\t\x12\x0e\n\x06served\x18\x02 \x01(\x04\x12\x11\n\tthrottled\x18\x03 \x01(\x04\x12\x0e\n\x06\x62roken\x18\x04 \x01(\x04\x12\x11\n\tcancelled\x18\x05 \x01(\x04\x12\x0f\n\x07refused\x18\x06 \x01(\x04\x12\x0e\n\x06tokens\x18\x07 \x01(\x04\x12\x15\n\rwasted_tokens\x18\x08 \x01(\x04\x12\x0f\n\x07invalid\x18\t \x01(\x04\x32\x94\x01\n\nThrottling\x12\x44\n\x07\x41\x63\x63ount\x12\x1b.fairlead.v1.AccountRequest\x1a\x1c.fairlead.v1.AccountResponse\x12@\n\x05Usage\x12\x19.fairlead.v1.UsageRequest\x1a\x1a.fairlead.v1.UsageResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'fairlead.v1.throttling_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ACCOUNTREQUEST']._serialized_start=45
-  _globals['_ACCOUNTREQUEST']._serialized_end=61
-  _globals['_ACCOUNTRESPONSE']._serialized_start=64
-  _globals['_ACCOUNTRESPONSE']._serialized_end=205
-  _globals['_PLACEMENTCOUNT']._serialized_start=207
-  _globals['_PLACEMENTCOUNT']._serialized_end=273
-  _globals['_APPACCOUNT']._serialized_start=276
-  _globals['_APPACCOUNT']._serialized_end=444
-  _globals['_THROTTLING']._serialized_start=446
-  _globals['_THROTTLING']._serialized_end=528
+  _globals['_USAGEREQUEST']._serialized_start=45
+  _globals['_USAGEREQUEST']._serialized_end=74
+  _globals['_USAGERESPONSE']._serialized_start=76
+  _globals['_USAGERESPONSE']._serialized_end=144
+  _globals['_USAGEROW']._serialized_start=147
+  _globals['_USAGEROW']._serialized_end=387
+  _globals['_ACCOUNTREQUEST']._serialized_start=389
+  _globals['_ACCOUNTREQUEST']._serialized_end=405
+  _globals['_ACCOUNTRESPONSE']._serialized_start=408
+  _globals['_ACCOUNTRESPONSE']._serialized_end=549
+  _globals['_PLACEMENTCOUNT']._serialized_start=551
+  _globals['_PLACEMENTCOUNT']._serialized_end=617
+  _globals['_APPACCOUNT']._serialized_start=620
+  _globals['_APPACCOUNT']._serialized_end=788
+  _globals['_THROTTLING']._serialized_start=791
+  _globals['_THROTTLING']._serialized_end=939
 # @@protoc_insertion_point(module_scope)

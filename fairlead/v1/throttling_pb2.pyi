@@ -6,6 +6,50 @@ from typing import Any as _Any, ClassVar as _ClassVar, Optional as _Optional, Un
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class UsageRequest(_message.Message):
+    __slots__ = ("since",)
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    since: str
+    def __init__(self, since: _Optional[str] = ...) -> None: ...
+
+class UsageResponse(_message.Message):
+    __slots__ = ("ledger", "rows")
+    LEDGER_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    ledger: str
+    rows: _containers.RepeatedCompositeFieldContainer[UsageRow]
+    def __init__(self, ledger: _Optional[str] = ..., rows: _Optional[_Iterable[_Union[UsageRow, _Mapping[str, _Any]]]] = ...) -> None: ...
+
+class UsageRow(_message.Message):
+    __slots__ = ("day", "tenant", "user", "app", "model", "calls", "prompt_tokens", "cached_tokens", "output_tokens", "micro_cost", "nano_money", "waited_us", "weight")
+    DAY_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    APP_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    MICRO_COST_FIELD_NUMBER: _ClassVar[int]
+    NANO_MONEY_FIELD_NUMBER: _ClassVar[int]
+    WAITED_US_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    day: str
+    tenant: str
+    user: str
+    app: str
+    model: str
+    calls: int
+    prompt_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    micro_cost: int
+    nano_money: int
+    waited_us: int
+    weight: float
+    def __init__(self, day: _Optional[str] = ..., tenant: _Optional[str] = ..., user: _Optional[str] = ..., app: _Optional[str] = ..., model: _Optional[str] = ..., calls: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., output_tokens: _Optional[int] = ..., micro_cost: _Optional[int] = ..., nano_money: _Optional[int] = ..., waited_us: _Optional[int] = ..., weight: _Optional[float] = ...) -> None: ...
+
 class AccountRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

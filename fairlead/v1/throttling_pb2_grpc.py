@@ -41,6 +41,11 @@ class ThrottlingStub:
                 request_serializer=fairlead_dot_v1_dot_throttling__pb2.AccountRequest.SerializeToString,
                 response_deserializer=fairlead_dot_v1_dot_throttling__pb2.AccountResponse.FromString,
                 _registered_method=True)
+        self.Usage = channel.unary_stream(
+                '/fairlead.v1.Throttling/Usage',
+                request_serializer=fairlead_dot_v1_dot_throttling__pb2.UsageRequest.SerializeToString,
+                response_deserializer=fairlead_dot_v1_dot_throttling__pb2.UsageResponse.FromString,
+                _registered_method=True)
 
 
 class ThrottlingServicer:
@@ -54,6 +59,13 @@ class ThrottlingServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Usage(self, request, context):
+        """Returns what calls used, by day, tenant, user, app and model.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ThrottlingServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -61,6 +73,11 @@ def add_ThrottlingServicer_to_server(servicer, server):
                     servicer.Account,
                     request_deserializer=fairlead_dot_v1_dot_throttling__pb2.AccountRequest.FromString,
                     response_serializer=fairlead_dot_v1_dot_throttling__pb2.AccountResponse.SerializeToString,
+            ),
+            'Usage': grpc.unary_stream_rpc_method_handler(
+                    servicer.Usage,
+                    request_deserializer=fairlead_dot_v1_dot_throttling__pb2.UsageRequest.FromString,
+                    response_serializer=fairlead_dot_v1_dot_throttling__pb2.UsageResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -92,6 +109,33 @@ class Throttling:
             '/fairlead.v1.Throttling/Account',
             fairlead_dot_v1_dot_throttling__pb2.AccountRequest.SerializeToString,
             fairlead_dot_v1_dot_throttling__pb2.AccountResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Usage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/fairlead.v1.Throttling/Usage',
+            fairlead_dot_v1_dot_throttling__pb2.UsageRequest.SerializeToString,
+            fairlead_dot_v1_dot_throttling__pb2.UsageResponse.FromString,
             options,
             channel_credentials,
             insecure,

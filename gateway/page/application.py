@@ -21,10 +21,13 @@ from gateway.page.collector import Collector, NoPlace, Viewer
 from gateway.page.controls import NoControls, press
 from gateway.page.files import PageFile, page_files
 from gateway.page.login_limiter import LoginLimiter
+from gateway.usage import UsageLedger
 from serving.rpc.message_body_limiter import MessageBodyLimiter
 from serving.telemetry.traces import Traces
+from serving.usage_report import as_csv, usage_report
 
 log = logging.getLogger(__name__)
+USAGE = "/usage"
 TRIED = "/v1/chat/completions"
 RECONNECT = b"retry: 1000\n\n"  # milliseconds
 # Nothing but this origin's own files is loaded, nothing inline is run, and no other page may frame this one.
@@ -58,8 +61,10 @@ class PageApplication:
         bodies: MessageBodyLimiter,
         controls: str,
         browsers: BrowserPolicy,
+        usage: UsageLedger,
     ) -> None:
         self._browsers = browsers
+        self._usage = usage
         self._logins = LoginLimiter()
         self._files: Mapping[str, PageFile] = page_files()
         self._access = access
@@ -71,6 +76,7 @@ class PageApplication:
         self._endpoints: dict[tuple[str, str], Endpoint] = {
             ("GET", "/events"): self._events,
             ("GET", "/calls"): self._calls,
+            ("GET", USAGE): self._tell_usage,
             ("GET", "/controls"): self._press,
             ("POST", "/controls"): self._press,
             ("POST", "/logout"): self._log_out,
@@ -113,6 +119,9 @@ class PageApplication:
             await self._endpoints[method, path](request)
 
     def _is_open(self, request: HttpRequest) -> bool:
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        if request.path == USAGE and scheme.lower() == "bearer":  # programs have no cookie
+            return self._access.opens(key)
         return self._access.is_valid(request.headers.get("cookie", ""), time.time())
 
     async def _send_file(self, request: HttpRequest, file: PageFile) -> None:
@@ -163,6 +172,16 @@ class PageApplication:
             await _respond_json(request, calls_named(self._traces, asked["id"][0]))
         else:
             await _respond_json(request, calls_of(self._traces, asked.get("client", [""])[0]))
+
+    async def _tell_usage(self, request: HttpRequest) -> None:
+        asked = parse_qs(request.query)
+        report = usage_report(await self._usage.rows(asked.get("since", [""])[0]))
+        if asked.get("format") == ["csv"]:
+            await _respond(
+                request, 200, as_csv(report).encode(), [(b"content-type", b"text/csv; charset=utf-8"), *SECURITY]
+            )
+        else:
+            await _respond_json(request, report)
 
     async def _press(self, request: HttpRequest) -> None:
         name = (await request.body(self._bodies)).decode(errors="replace") if request.method == "POST" else ""

@@ -14,6 +14,7 @@ from gateway.page.admin_channels import AdminChannels, NoLeader
 from gateway.page.application import PageApplication
 from gateway.page.collector import Collector
 from gateway.upstream.members import Members
+from gateway.usage import UsageLedger
 from serving.rpc.message_body_limiter import MessageBodyLimiter
 from serving.rpc.tls import Certificate
 from serving.telemetry.traces import Traces
@@ -91,6 +92,7 @@ class Page:
         secret: str,
         browsers: BrowserPolicy,
         *,
+        usage: UsageLedger,
         bodies: MessageBodyLimiter,
         certificate: Certificate | None,
         request_seconds: float,
@@ -107,6 +109,7 @@ class Page:
             bodies,
             controls,
             browsers,
+            usage,
         )
         context = certificate.context() if certificate else None
         self._server = HttpServer(

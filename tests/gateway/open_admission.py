@@ -6,6 +6,7 @@ from gateway.core.client_limits import HeldBytesLimiter, OpenCallLimiter
 from gateway.interactions import CallInteractions
 from gateway.tenants import CACHE_SCOPES, Tenants
 from gateway.upstream.cluster import LONG_PROMPT, Cluster
+from gateway.usage import UsageLedger
 from serving.cost import WeightedTokens
 from tests.gateway.scripted_worker import SECRET
 from throttler.core.budget_accounts import BudgetAccounts
@@ -37,6 +38,7 @@ def open_admission(cluster: Cluster) -> Admission:
         calls=CallAdmission(decider, OpenCallLimiter(per_client=100, total=1000)),
         waiting_prompts=HeldBytesLimiter(100 * LONG_PROMPT, "prompts"),
         cache_scope=CACHE_SCOPES["user"],
+        usage=UsageLedger(""),
         cuts_max_tokens=True,
         interactions=CallInteractions(SECRET, "", lambda _: None),
     )

@@ -1,0 +1,124 @@
+"""What calls used, by day, tenant, user, app and model: the ledger for operators' accounts.
+
+Ended calls are summed in memory and written behind, every second, to the file of the option `ledger`, which gateways
+of one machine may share, or to memory without one. Days are those of UTC.
+"""
+
+import asyncio
+import secrets
+import sqlite3
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from serving.names import tenant_of
+from serving.usage_report import SUMS, UsageRow
+
+WRITE_SECONDS = 1.0
+KEPT_DAYS = 400
+BUSY_SECONDS = 1.0
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS ledger (name TEXT);
+CREATE TABLE IF NOT EXISTS usage (
+  day TEXT, tenant TEXT, user TEXT, app TEXT, model TEXT,
+  calls INTEGER, prompt_tokens INTEGER, cached_tokens INTEGER, output_tokens INTEGER,
+  micro_cost INTEGER, nano_money INTEGER, waited_us INTEGER, weight REAL,
+  PRIMARY KEY (day, tenant, user, app, model)
+);
+"""
+ADD = """
+INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+  calls = calls + excluded.calls, prompt_tokens = prompt_tokens + excluded.prompt_tokens,
+  cached_tokens = cached_tokens + excluded.cached_tokens, output_tokens = output_tokens + excluded.output_tokens,
+  micro_cost = micro_cost + excluded.micro_cost, nano_money = nano_money + excluded.nano_money,
+  waited_us = waited_us + excluded.waited_us, weight = excluded.weight
+"""
+
+
+class UsageKey(NamedTuple):
+    """Whose usage it is. `user` is empty for calls that name none; `day` is as 2026-11-26."""
+
+    day: str
+    tenant: str
+    user: str
+    app: str
+    model: str
+
+
+class UsageSums(NamedTuple):
+    """Sums over calls that a worker began.
+
+    Cost is in millionths of a unit, money in billionths, waiting in microseconds from a call's admission to its start;
+    `weight` is the tenant's share in the fairness accounts, not a sum.
+    """
+
+    calls: int
+    prompt_tokens: int  # cached ones included
+    cached_tokens: int
+    output_tokens: int
+    micro_cost: int
+    nano_money: int
+    waited_us: int
+    weight: float
+
+
+class UsageLedger:
+    """The sums; raises sqlite3.Error if the file `path` is no database. An empty path means memory."""
+
+    def __init__(self, path: str) -> None:
+        self._new: dict[UsageKey, UsageSums] = {}
+        self._lock = threading.Lock()
+        self._database = sqlite3.connect(path or ":memory:", timeout=BUSY_SECONDS, check_same_thread=False)
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("PRAGMA synchronous = NORMAL")
+        self._database.executescript(SCHEMA)
+        with self._database:
+            self._database.execute(
+                "INSERT INTO ledger SELECT ? WHERE NOT EXISTS (SELECT * FROM ledger)", (secrets.token_hex(8),)
+            )
+        [(self.name,)] = self._database.execute("SELECT name FROM ledger LIMIT 1").fetchall()
+
+    def add(self, client: str, app: str, model: str, at: float, sums: UsageSums) -> None:
+        """Add a call that ended at `at`, in Unix seconds."""
+        tenant = tenant_of(client)
+        key = UsageKey(_day(at), tenant, client[len(tenant) + 1 :], app, model)
+        if (before := self._new.get(key)) is not None:
+            added = {name: getattr(before, name) + getattr(sums, name) for name in SUMS}
+            sums = sums._replace(**added)
+        self._new[key] = sums
+
+    async def rows(self, since: str) -> Sequence[UsageRow]:
+        """Return what was used from the day `since` on, in the order of the keys."""
+        return await asyncio.to_thread(self._read, self._taken(), since)
+
+    async def run(self) -> None:
+        """Write what was added until cancelled, and all of it at the end."""
+        try:
+            while True:
+                await asyncio.sleep(WRITE_SECONDS)
+                if self._new:
+                    await asyncio.to_thread(self._write, self._taken())
+        finally:
+            self._write(self._taken())
+
+    def _taken(self) -> dict[UsageKey, UsageSums]:
+        new, self._new = self._new, {}
+        return new
+
+    def _write(self, new: dict[UsageKey, UsageSums]) -> None:
+        with self._lock, self._database:
+            self._database.executemany(ADD, [(*key, *sums) for key, sums in new.items()])
+            if new:
+                last = datetime.fromisoformat(max(key.day for key in new)) - timedelta(days=KEPT_DAYS)
+                self._database.execute("DELETE FROM usage WHERE day < ?", (last.date().isoformat(),))
+
+    def _read(self, new: dict[UsageKey, UsageSums], since: str) -> list[UsageRow]:
+        self._write(new)
+        with self._lock:
+            found = self._database.execute("SELECT * FROM usage WHERE day >= ? ORDER BY 1, 2, 3, 4, 5", (since,))
+            return [UsageRow(*row) for row in found]
+
+
+def _day(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).date().isoformat()
