@@ -63,7 +63,8 @@ class SchedulerAttachment:
         if not self._attached:  # the next snapshot contains these events
             return
         due = self.pacing.due
-        self._services.update((service.client, service) for service in update.accounts)
+        for service in update.accounts:
+            self._services[service.client] = service
         # Removed before they are inserted: the order is that of the latest changes.
         for digest in update.evicted:
             self._blocks.pop(digest, None)

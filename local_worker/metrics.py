@@ -69,10 +69,9 @@ class WorkerMetrics:
 
     def delivered(self, services: Sequence[ClientAccountReport]) -> None:
         """Record the balances in the account reports of one turn of the engine loop."""
-        balances = [service.balance for service in services]
-        if balances:
-            least, greatest = self._balances or (balances[0], balances[0])
-            self._balances = min(least, *balances), max(greatest, *balances)
+        for service in services:
+            least, greatest = self._balances or (service.balance, service.balance)
+            self._balances = min(least, service.balance), max(greatest, service.balance)
 
     async def run(self, current: Callable[[], scheduler_pb2.Load]) -> None:
         """Set the gauges once a second until cancelled; `current` returns the load of the moment."""

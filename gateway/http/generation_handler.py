@@ -1,31 +1,100 @@
 """One HTTP request that generates: its calls, from the first byte that is read to the last that is written."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from typing import cast
+
+import msgspec
 
 from fairlead.errors import Cancelled, ClientLimit, FairleadError, InvalidRequest
 from fairlead.v1 import inference_pb2
 from gateway.admission import Admission
 from gateway.call import Call, CallRequest, Receive, new_call
-from gateway.core.call_commands import Finished
+from gateway.core.call_commands import Accepted, Finished, Message
 from gateway.core.client_limits import HeldBytesLimiter
 from gateway.core.coalescer import OutputChunk
 from gateway.driver import CallDriver, CallerPort
 from gateway.http.answer_headers import MOST, left_out_header, limit_headers, unknown_fields
 from gateway.http.api import Answer, Api, Generation, ParsedRequest
 from gateway.http.asgi import Headers
-from gateway.http.caller import HttpCaller
-from gateway.http.collected_output import CollectedOutput
 from gateway.http.event_stream import EventStream
+from gateway.http.logprobs import TextToken
 from gateway.http.request import HttpRequest
+from gateway.tenants import Credentials
 from serving import interaction_header
 from serving.names import tenant_of
 from serving.rpc.message_body_limiter import MessageBodyLimiter
 from throttler.core.budgets import HEADER
 from throttler.core.throttle import Caller
+
+TEXT = 64  # bytes that a text takes beside its characters
+TOKEN = 128  # bytes that the log-probabilities of a token take beside their JSON
+
+
+class CollectedOutput:
+    """Keeps the texts and the log-probabilities of chunks that an answer has made compact."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._logprobs: list[object] = []
+        self._prompt_logprobs: list[object] = []
+
+    def add(self, chunk: OutputChunk) -> int:
+        """Keep the next chunk, and return the bytes that are kept of it."""
+        self._texts.append(chunk.text)
+        self._logprobs += chunk.logprobs
+        self._prompt_logprobs += chunk.prompt_logprobs
+        return TEXT + len(chunk.text) + _size(chunk.logprobs) + _size(chunk.prompt_logprobs)
+
+    def whole(self) -> OutputChunk:
+        """Return what is kept as one chunk, without token ids."""
+        return OutputChunk(b"", "".join(self._texts), self._logprobs, self._prompt_logprobs)
+
+
+def _size(logprobs: Iterable[object]) -> int:
+    tokens = cast("Iterable[msgspec.Raw | TextToken]", logprobs)
+    texts = (token if isinstance(token, msgspec.Raw) else token.top for token in tokens)
+    return sum(TOKEN + (0 if text is None else memoryview(text).nbytes) for text in texts)
+
+
+class HttpCaller:
+    """The caller of one call; `pass_on` writes a chunk or returns False, `break_off` ends the answer as it is."""
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        receive: Receive[CallRequest],
+        pass_on: Callable[[OutputChunk], bool],
+        break_off: Callable[[FairleadError], None],
+    ) -> None:
+        self.credentials = credentials
+        self.receive = receive
+        self.error: FairleadError | None = None  # with which the call is to end
+        self._pass_on = pass_on
+        self._break_off = break_off
+
+    def write(self, message: Message) -> bool:
+        """See CallerPort. HTTP has no message that says that a call is accepted."""
+        match message:
+            case OutputChunk():
+                return self._pass_on(message)
+            case Accepted():
+                return True
+            case Finished():
+                return False
+
+    def refuse(self, error: FairleadError) -> None:
+        """See CallerPort."""
+        self.error = error
+
+    def hang_up(self, error: FairleadError) -> None:
+        """See CallerPort."""
+        self.error = error
+        self._break_off(error)
+
 
 APP = "x-fairlead-app"
 STREAMING = "x-fairlead-streaming"

@@ -7,8 +7,7 @@ import msgspec
 
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
-from gateway.http.allowed_tools import CHOICE, tools_allowed
-from gateway.http.tools import FunctionDefinition, TextRule, as_tool, custom_tool, tool_choice
+from gateway.http.tools import CHOICE, FunctionDefinition, TextRule, as_tool, custom_tool, tool_choice, tools_allowed
 from gateway.validation import MAX_TOOLS, check_count
 
 

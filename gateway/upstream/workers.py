@@ -306,4 +306,7 @@ async def _first_done(futures: Sequence[asyncio.Future[T]], due: float) -> async
         timer.cancel()
         for future in futures:
             future.remove_done_callback(wake)
-    return next((future for future in futures if future.done()), None)
+    for future in futures:
+        if future.done():
+            return future
+    return None
