@@ -9,7 +9,7 @@ from typing import Protocol
 from fairlead.errors import ClientLimit, FairleadError, Internal
 from fairlead.outcomes import Outcome
 from fairlead.token_ids import TOKEN_BYTES
-from fairlead.v1 import common_pb2
+from fairlead.v1 import common_pb2, scheduler_pb2
 from gateway.admission import Admission
 from gateway.call import Call, CallRequest
 from gateway.call_log import CallLog, reason
@@ -226,40 +226,33 @@ class CallDriver:
         self._answering = None
 
     async def _answer(self, question: Question) -> events.Event:
+        call = self._call
         try:
             match question:
                 case commands.Decide():
-                    return await self._decide()
+                    await self._admission.admit(call, self._caller.receive, self._caller.credentials)
+                    return events.Decided(call.request.tokens_per_message)
                 case commands.Encode():
-                    return await self._encode()
+                    await self._admission.prepare(call)
+                    if call.sampling is not None and call.sampling.logprobs is not None:
+                        self._token_bytes += ALTERNATIVE * (1 + call.sampling.logprobs)
+                    return events.Encoded()
                 case commands.Place():
-                    return await self._place(question)
+                    dispatch = call.request.dispatch
+                    dispatch.attempt, dispatch.excluded[:] = question.attempt, question.excluded
+                    placed = await self._cluster.place(dispatch)
+                    self._note_placement(placed)
+                    return events.Placed(placed.instance)
         except FairleadError as error:
             return events.Failed(error.with_traceback(None))  # its frames would keep the request in memory
         except Exception:
             return self._defect()
 
-    async def _decide(self) -> events.Decided:
-        await self._admission.admit(self._call, self._caller.receive, self._caller.credentials)
-        return events.Decided(self._call.request.tokens_per_message)
-
-    async def _encode(self) -> events.Encoded:
-        await self._admission.prepare(self._call)
-        sampling = self._call.sampling
-        if sampling is not None and sampling.logprobs is not None:
-            self._token_bytes += ALTERNATIVE * (1 + sampling.logprobs)
-        return events.Encoded()
-
-    async def _place(self, place: commands.Place) -> events.Placed:
-        call, dispatch = self._call, self._call.request.dispatch
-        dispatch.attempt = place.attempt
-        dispatch.excluded[:] = place.excluded
-        placed = await self._cluster.place(dispatch)
-        self._link = self._cluster.link(placed)
+    def _note_placement(self, placed: scheduler_pb2.DispatchReply) -> None:
+        call, self._link = self._call, self._cluster.link(placed)
         call.worker, call.matched_tokens = placed.worker, placed.matched_tokens
         call.worker_instance, call.scheduler = placed.instance, placed.scheduler
         call.timings.dispatched = call.timings.dispatched or placed.selected_at
-        return events.Placed(placed.instance)
 
     def _submit(self, command: commands.Submit) -> None:
         call, submit = self._call, self._call.request.submit

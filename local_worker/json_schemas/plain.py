@@ -12,7 +12,7 @@ from urllib.parse import quote
 from local_worker.json_schemas.conditions import unconditional
 from local_worker.json_schemas.negation import Opposites
 from local_worker.json_schemas.patterns import rust_pattern
-from local_worker.json_schemas.rewriting import evaluated, named_properties
+from local_worker.json_schemas.rewriting import distinct_items, evaluated, named_properties
 
 MOST_PATTERNS = 100  # of one object: their time grows with the fourth power
 MOST_COMBINATIONS = 1000  # of alternatives that hold at once
@@ -69,7 +69,8 @@ def plain_part(schema: Any, opposites: Opposites) -> Any:
         return False
     if any(each in (True, {}) for each in _listed(kept.get("anyOf"))):
         del kept["anyOf"]
-    return unconditional(named_properties(evaluated(kept), opposites.root), opposites)
+    named = named_properties(evaluated(kept), opposites.root)
+    return unconditional(distinct_items(named, opposites.root), opposites)
 
 
 def _inner(key: str, value: Any, opposites: Opposites) -> Any:

@@ -9,6 +9,7 @@ from local_worker.json_schemas.conditions import Exclusion
 from local_worker.json_schemas.negation import Opposites
 from local_worker.json_schemas.patterns import rust_pattern
 from local_worker.json_schemas.plain import LISTS, MAPS, ONE, plain, plain_part
+from local_worker.json_schemas.rewriting import MOST_DISTINCT
 
 MOST_PLACES = 3  # of one keyword
 LONGEST_PLACE = 100  # characters
@@ -31,7 +32,7 @@ REMEDIES = {
 CASES = "use anyOf with a schema for each case"
 CHECK = "leave it out and check the output"
 ADVICE = {
-    "uniqueItems": CHECK,
+    "uniqueItems": f"leave it out and check the output, or list at most {MOST_DISTINCT} values in an enum of items",
     "contains": CHECK,
     "minContains": CHECK,
     "maxContains": CHECK,

@@ -1,10 +1,13 @@
 """Keywords of JSON schemas that llguidance does not know, said with those that it knows where they mean the same."""
 
+import json
+from itertools import permutations
 from typing import Any
 from urllib.parse import unquote
 
 # Beside these a keyword of unevaluated values depends on which of their schemas a value is valid under.
 APPLICATORS = ("$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "not", "dependentSchemas")
+MOST_DISTINCT = 5  # values of a list without repetition, of which there are 326 lists
 NOTES = frozenset(("$comment", "default", "deprecated", "description", "examples", "title"))
 
 
@@ -53,6 +56,37 @@ def named_properties(schema: dict[str, Any], root: Any) -> dict[str, Any]:
         return schema
     properties = {name: described.get(name, rest) for name in _texts(listed)}
     return {**without, "properties": properties, "additionalProperties": False}
+
+
+def distinct_items(schema: dict[str, Any], root: Any) -> dict[str, Any]:
+    """Return `schema` with all lists of its items in place of `uniqueItems`, if the items are a few values."""
+    without = {key: value for key, value in schema.items() if key != "uniqueItems"}
+    if schema.get("uniqueItems") is not True or schema.get("type") != "array":
+        return schema
+    least, most = schema.get("minItems", 0), schema.get("maxItems", MOST_DISTINCT)
+    if most in (0, 1):
+        return without
+    items = resolved(schema.get("items"), root)
+    if not isinstance(items, dict) or not items.keys() <= {"enum", "type", *NOTES} or "prefixItems" in schema:
+        return schema
+    values = items.get("enum")
+    if not isinstance(values, list) or not len(set(map(json.dumps, values))) == len(values) <= MOST_DISTINCT:
+        return schema
+    if any(isinstance(value, float) for value in values) or not (isinstance(least, int) and isinstance(most, int)):
+        return schema
+    kind = {"type": items["type"]} if "type" in items else {}
+    lists = [
+        {
+            "type": "array",
+            "prefixItems": [{**kind, "const": value} for value in chosen],
+            "minItems": count,
+            "maxItems": count,
+        }
+        for count in range(max(0, least), min(most, len(values)) + 1)
+        for chosen in permutations(values, count)
+    ]
+    rest = {key: value for key, value in without.items() if key not in ("items", "minItems", "maxItems")}
+    return {**rest, "allOf": [*rest.get("allOf", []), {"anyOf": lists}]}
 
 
 def _texts(values: Any) -> list[str]:

@@ -8,6 +8,7 @@ import ipaddress
 import re
 import uuid
 from collections.abc import Callable, Mapping
+from itertools import combinations
 from typing import Any
 
 Schema = Mapping[str, Any] | bool
@@ -117,6 +118,9 @@ STRINGS: Mapping[str, Part] = {
     "pattern": lambda schema, given, value, root: re.search(given, value) is not None,
 }
 ARRAYS: Mapping[str, Part] = {
+    "uniqueItems": lambda schema, given, value, root: (
+        not given or not any(_same(one, other) for one, other in combinations(value, 2))
+    ),
     "minItems": lambda schema, given, value, root: len(value) >= given,
     "maxItems": lambda schema, given, value, root: len(value) <= given,
     "prefixItems": lambda schema, given, value, root: all(

@@ -167,6 +167,19 @@ OBEYED: list[tuple[Schema, list[Any], list[Any]]] = [
         [{}, {"b": 1}, {"a": 1}],
         [{"a": 1, "b": 1}],
     ),
+    ({"type": "array", "uniqueItems": True, "maxItems": 1}, [[], [1]], [[1, 2]]),
+    (
+        {
+            "$defs": {"color": {"enum": ["red", "blue", 1, True], "title": "Color"}},
+            "type": "array",
+            "items": {"$ref": "#/$defs/color"},
+            "uniqueItems": True,
+            "minItems": 1,
+            "maxItems": 3,
+        },
+        [["blue"], ["blue", "red", True], [1, True]],
+        [[], ["red", "red"], ["red", "blue", 1, True], ["green"]],
+    ),
     # `oneOf` whose branches overlap, or are disjoint by what only their references, values and properties tell.
     (
         {"type": "object", **AB, "oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
@@ -216,6 +229,8 @@ REFUSED: list[tuple[Schema, str]] = [
     ({"not": {"const": {"a": 1}}}, "not"),
     ({"type": "string", "not": {"enum": ["x" * 400]}}, "not"),
     ({"type": "array", "uniqueItems": True}, "uniqueItems"),
+    ({"type": "array", "uniqueItems": True, "items": {"enum": [*"abcdef"]}}, "uniqueItems"),
+    ({"type": "array", "uniqueItems": True, "items": {"enum": [1, 1.0]}}, "uniqueItems"),
     ({"type": "array", "contains": {"type": "integer"}}, "contains"),
     ({"if": {"format": "ipv4"}, "then": {"minLength": 2}}, "if"),
     ({"propertyNames": {"format": "ipv4"}}, "propertyNames"),
@@ -357,7 +372,7 @@ def test_keywords_that_say_nothing_are_left_out(grammars: Grammars, schema: Sche
     [
         (
             {"properties": {"tags": {"type": "array", "uniqueItems": True}, "a/b": {"items": {"uniqueItems": True}}}},
-            "uniqueItems (at #/properties/tags, #/properties/a~1b/items): leave it out and check the output",
+            "uniqueItems (at #/properties/tags, #/properties/a~1b/items): leave it out and check the output, or",
         ),
         (
             {"$defs": {str(number): {"not": {"pattern": "a"}} for number in range(5)}, "not": {"const": 1}},
