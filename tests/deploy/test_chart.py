@@ -50,13 +50,14 @@ def test_another_release_in_another_namespace_has_names_of_its_own(chart: Chart)
     assert "chat-scheduler-0.chat-schedulers:7050" in str(named(manifests, "Deployment", "chat-gateway"))
 
 
-def test_a_redis_of_ones_own_replaces_ours(chart: Chart) -> None:
-    url, password = "rediss://redis.example.com:6380", {"secret": "redis", "key": "password"}
+@pytest.mark.parametrize("user", ["", "me@", "me:old@"])
+def test_a_redis_of_ones_own_replaces_ours(chart: Chart, user: str) -> None:
+    url, password = f"rediss://{user}redis.example.com:6380", {"secret": "redis", "key": "password"}
     manifests = chart({"redis": {"url": url, "password": password}, "networkPolicy": True})
     assert misfits(manifests, given=OPERATORS_SECRETS | {("Secret", "redis")}) == []
     assert not [m for m in manifests if m["metadata"]["name"] == "fairlead-redis"]
     scheduler = str(named(manifests, "StatefulSet", "fairlead-scheduler"))
-    assert "rediss://:$(REDIS_PASSWORD)@redis.example.com:6380" in scheduler
+    assert f"rediss://{user[:2].strip('@')}:$(REDIS_PASSWORD)@redis.example.com:6380" in scheduler
     to_redis = {"ports": [{"protocol": "TCP", "port": 6380}]}
     assert to_redis in named(manifests, "NetworkPolicy", "fairlead-scheduler")["spec"]["egress"]
 

@@ -65,7 +65,7 @@ capabilities: {drop: [ALL]}
   valueFrom:
     secretKeyRef: {name: {{ .secret }}, key: {{ .key }}}
 {{- end }}
-- {name: FAIRLEAD_REDIS, value: {{ .Values.redis.password | empty | ternary .Values.redis.url (regexReplaceAll "^(rediss?://)([^@]*@)?" .Values.redis.url "${1}:$(REDIS_PASSWORD)@") | quote }}}
+- {name: FAIRLEAD_REDIS, value: {{ .Values.redis.password | empty | ternary .Values.redis.url (regexReplaceAll "^(rediss?://)(([^:@/]*)(:[^@]*)?@)?" .Values.redis.url "${1}${3}:$(REDIS_PASSWORD)@") | quote }}}
 {{- else }}
 - {name: FAIRLEAD_REDIS, value: "redis://:$(FAIRLEAD_SECRET)@{{ .Release.Name }}-redis:6379"}
 {{- end }}
