@@ -2,8 +2,9 @@
 
 import json
 import re
+from pathlib import Path
 
-from tests.agents.programs import FILES, FOLDER
+from tests.agents.programs import FILES
 from tests.gateway.http.clients import ENVIRONMENTS, LOCKED
 
 
@@ -17,7 +18,7 @@ def test_each_program_has_one_version_and_no_place() -> None:
 
 
 def test_the_documents_name_the_versions_that_are_tested() -> None:
-    table = (FOLDER.parents[1] / "docs/agents.md").read_text()
+    table = (Path(__file__).parents[2] / "docs/agents.md").read_text()
     versions = [*json.loads(FILES[0].read_text())["dependencies"].values()]
     pinned = [*ENVIRONMENTS[-2], *ENVIRONMENTS[-1]]
     pinned += [

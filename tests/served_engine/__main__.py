@@ -1,9 +1,10 @@
 """An engine that is not ours, in a process of its own: it serves HTTP and publishes KV events as `vllm serve` does.
 
-`python -m tests.served_engine --port 8000 --events tcp://127.0.0.1:5557 --replay tcp://127.0.0.1:5558`. Its tokens are
-bytes; the next one follows from all tokens before it, so that every output is known. Prompts choose its faults: those
-that begin with `refuse` are answered with 400, with `fail` with 500, with `break` lose their connection after three
-tokens, and with `stay` get one token and no end. With `--grpc 1` it serves gRPC, as `vllm serve --grpc` does.
+`python -m tests.served_engine --port 8000 --events tcp://127.0.0.1:5557 --replay tcp://127.0.0.1:5558`. Its
+tokens are bytes; the next one follows from all tokens before it, so that every output is known. Prompts choose its
+faults: those that begin with `refuse` are answered with 400, with `fail` with 500, with `break` lose their
+connection after three tokens, and with `stay` get one token and no end. With `--grpc 1` it serves gRPC, as
+`vllm serve --grpc` does.
 """
 
 import argparse

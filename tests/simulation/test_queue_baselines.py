@@ -1,7 +1,8 @@
 """What the papers claim of policies without a bound, beside DLPM: two users who always have requests waiting.
 
-The same two users as in tests/local_worker/test_policies_on_a_stack.py: one floods with four times as many requests at
-a time. Each user's prompts share a long prefix, and the cache has room for one of the two beside what is running.
+The same two users as in tests/local_worker/test_policies_on_a_stack.py: one floods with four times as many
+requests at a time. Each user's prompts share a long prefix, and the cache has room for one of the two beside what is
+running.
 """
 
 from itertools import count

@@ -7,11 +7,11 @@ from typing import Any
 from tests.deploy.forms import Manifest, config_maps, pod_templates
 
 # The differences: no GPU computes, and answers are known beforehand.
-FAKE = {"ENGINE": "fake", "FAKE_STEP_SECONDS": "0.2", "VLLM_ARGS": ""}
+FAKE = {"ENGINE": "fake:0.2", "VLLM_ARGS": ""}
 
 
 def with_stand_ins(manifests: list[Manifest]) -> list[Manifest]:
-    """The fake engine in workers; in sidecars the engine of tests/served_engine, told what `vllm serve` is told."""
+    """The fake engine in workers; in sidecars that of tests/served_engine, told what `vllm serve` is told."""
     played = copy.deepcopy(manifests)
     for settings in config_maps(played).values():
         if "FAIRLEAD_WORKER_MODEL" in settings:
