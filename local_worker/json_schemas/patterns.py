@@ -25,7 +25,8 @@ def rust_pattern(pattern: str) -> str:
             written.append(r"[\s\S]" if taken == "[^]" else r"[^\s\S]")
         elif taken == "[":
             taken = "[^" if pattern.startswith("[^", at) else "["
-            written.append(OTHER if taken == "[^" else "[")
+            is_written = pattern.startswith(OTHER, at)
+            written.append(OTHER if taken == "[^" and not is_written else taken)
             is_class = True
         elif taken == "{" and not QUANTIFIER.match(pattern, at):
             written.append(r"\{")

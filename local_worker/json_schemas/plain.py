@@ -17,11 +17,14 @@ from local_worker.json_schemas.rewriting import distinct_items, evaluated, named
 MOST_PATTERNS = 100  # of one object: their time grows with the fourth power
 MOST_COMBINATIONS = 1000  # of alternatives that hold at once
 FORMATS = frozenset(("date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"))
+ANNOTATIONS = frozenset(("$comment", "description", "title"))
 LARGEST = 10**17  # a number with a larger limit stays within this one, which the library can describe
 # Of schemas by name; of `dependencies` some are lists of names.
 MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 LISTS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
 ONE = ("items", "additionalProperties", "additionalItems", "contains", "not", "if", "then", "else", "propertyNames")
+# Keywords whose value may be an object. A schema that has only other keys says nothing by them.
+OF_OBJECTS = frozenset((*MAPS, *ONE, "const", "default", "unevaluatedItems", "unevaluatedProperties"))
 # Values with which a keyword allows everything.
 IDLE: dict[str, tuple[Any, ...]] = {
     "uniqueItems": (False,),
@@ -49,7 +52,6 @@ DIALECTS = frozenset(
     )
 )
 URI = ":/?#[]@!$&'()*+,;=%~"  # characters that a reference has; others are written by their numbers
-ANNOTATIONS = frozenset(("$comment", "description", "title"))
 
 
 def plain(schema: Any) -> Any:
@@ -64,13 +66,20 @@ def plain_part(schema: Any, opposites: Opposites) -> Any:
     """Return the same of a part of a schema."""
     if not isinstance(schema, dict):
         return schema
+    if is_group(schema):
+        return {name: plain_part(each, opposites) for name, each in schema.items()}
     kept = {key: _inner(key, value, opposites) for key, value in schema.items() if not _is_idle(key, schema)}
     if kept.get("not", False) in (True, {}) and kept.keys() <= {"not", *ANNOTATIONS}:
         return False
     if any(each in (True, {}) for each in _listed(kept.get("anyOf"))):
         del kept["anyOf"]
-    named = named_properties(evaluated(kept), opposites.root)
+    named = named_properties(evaluated(kept, opposites.root), opposites.root)
     return unconditional(distinct_items(named, opposites.root), opposites)
+
+
+def is_group(schema: dict[str, Any]) -> bool:
+    """Return whether `schema` is none, but holds schemas by name, as some do among their definitions."""
+    return bool(schema) and not schema.keys() & OF_OBJECTS and all(isinstance(each, dict) for each in schema.values())
 
 
 def _inner(key: str, value: Any, opposites: Opposites) -> Any:

@@ -3,12 +3,13 @@
 import json
 import re
 from collections.abc import Iterator
+from functools import reduce
 from typing import Any
 
 from local_worker.json_schemas.conditions import Exclusion
 from local_worker.json_schemas.negation import Opposites
 from local_worker.json_schemas.patterns import rust_pattern
-from local_worker.json_schemas.plain import LISTS, MAPS, ONE, plain, plain_part
+from local_worker.json_schemas.plain import LISTS, MAPS, ONE, is_group, plain, plain_part
 from local_worker.json_schemas.rewriting import MOST_DISTINCT
 
 MOST_PLACES = 3  # of one keyword
@@ -20,6 +21,7 @@ WRONG_PATTERN = re.compile(r"regex parse error:.*error: (.*)", re.DOTALL)
 IN_GRAMMAR = re.compile(r"at (\d+)\(\d+\): failed to compile JSON schema: (.*)", re.DOTALL)
 OF_TOOL = re.compile(r'\\"name\\": \\"([^"\\]+)')
 LISTING = re.compile(r"\n +\d+ \| ")  # the lines of the grammar around the error
+SHOWN = {r"\d": "[0-9]", r"\D": "[^0-9]", r"\w": "[0-9a-zA-Z_]", r"\W": "[^0-9a-zA-Z_]"}
 LOOK_AROUND = "lookarounds not supported"
 # What the library says clearly, and what its reader can do.
 REMEDIES = {
@@ -110,9 +112,14 @@ def _refused(parts: list[tuple[str, dict[str, Any]]]) -> dict[str, list[str]]:
 def _with_pattern(error: str, parts: list[tuple[str, dict[str, Any]]]) -> list[str]:
     """Return the places of the patterns that an error shows."""
     written = [(place, pattern) for place, part in parts for pattern in _patterns(part)]
-    shown = [(place, pattern) for place, pattern in written if rust_pattern(pattern) in error]
+    shown = [(place, pattern) for place, pattern in written if _as_shown(pattern) in error]
     longest = max((len(pattern) for _, pattern in shown), default=0)  # the others may be parts of it
     return [place for place, pattern in shown if len(pattern) == longest]
+
+
+def _as_shown(pattern: str) -> str:
+    """Return a pattern as the library writes it in its errors."""
+    return reduce(lambda text, each: text.replace(*each), SHOWN.items(), rust_pattern(pattern))
 
 
 def _patterns(part: dict[str, Any]) -> list[str]:
@@ -130,6 +137,10 @@ def _listed(places: list[str]) -> str:
 def _parts(place: str, schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield a schema and all schemas within it with their places."""
     if not isinstance(schema, dict):
+        return
+    if is_group(schema):
+        for name, each in schema.items():
+            yield from _parts(f"{place}/{_escaped(name)}", each)
         return
     yield place, schema
     for key, value in schema.items():

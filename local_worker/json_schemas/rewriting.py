@@ -5,26 +5,52 @@ from itertools import permutations
 from typing import Any
 from urllib.parse import unquote
 
+from local_worker.json_schemas.patterns import rust_pattern
+
 # Beside these a keyword of unevaluated values depends on which of their schemas a value is valid under.
-APPLICATORS = ("$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "not", "dependentSchemas")
+DEPENDING = ("$dynamicRef", "$recursiveRef", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies")
+APPLICATORS = (*DEPENDING, "$ref", "allOf", "not")
+MOST_EVALUATING = 100  # schemas that are looked at for the properties that they evaluate
 MOST_DISTINCT = 5  # values of a list without repetition, of which there are 326 lists
 NOTES = frozenset(("$comment", "default", "deprecated", "description", "examples", "title"))
 
 
-def evaluated(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return `schema` with `additionalProperties` and `items` for unevaluated ones, where nothing else evaluates."""
-    for unevaluated, rest, others in (
-        ("unevaluatedProperties", "additionalProperties", APPLICATORS),
-        ("unevaluatedItems", "items", (*APPLICATORS, "contains")),
-    ):
-        if unevaluated not in schema or isinstance(schema.get("items"), list):
-            continue
-        without = {key: value for key, value in schema.items() if key != unevaluated}
-        if rest in schema:  # which evaluates all
+def evaluated(schema: dict[str, Any], root: Any) -> dict[str, Any]:
+    """Return `schema` with other keywords in place of those of unevaluated values, where it is known which these are.
+
+    `root` is the whole schema, in which references to a part of it are looked for.
+    """
+    if "unevaluatedItems" in schema and not isinstance(schema.get("items"), list):
+        without = {key: value for key, value in schema.items() if key != "unevaluatedItems"}
+        if "items" in schema:  # which evaluates all
             schema = without
-        elif not any(other in schema for other in others):
-            schema = {**without, rest: schema[unevaluated]}
-    return schema
+        elif not any(other in schema for other in (*APPLICATORS, "contains")):
+            schema = {**without, "items": schema["unevaluatedItems"]}
+    if "unevaluatedProperties" not in schema:
+        return schema
+    rest = schema["unevaluatedProperties"]
+    without = {key: value for key, value in schema.items() if key != "unevaluatedProperties"}
+    properties, patterns = dict[str, Any](), dict[str, Any]()
+    is_known, waiting = True, list[Any]([without])
+    for _ in range(MOST_EVALUATING):
+        if not waiting:
+            break
+        part = waiting.pop()
+        if not isinstance(part, dict):
+            continue
+        if "additionalProperties" in part or "unevaluatedProperties" in part:  # which evaluate all
+            return without
+        is_known = is_known and not any(key in part for key in DEPENDING)
+        properties |= dict.fromkeys(part.get("properties", {}), True)
+        patterns |= dict.fromkeys(map(rust_pattern, part.get("patternProperties", {})), True)
+        waiting += _listed(part.get("allOf"))
+        if "$ref" in part:
+            waiting.append(resolved({"$ref": part["$ref"]}, root))
+    if not is_known or waiting:
+        return schema
+    properties |= without.get("properties", {})
+    patterns |= without.get("patternProperties", {})
+    return {**without, "properties": properties, "patternProperties": patterns, "additionalProperties": rest}
 
 
 def named_properties(schema: dict[str, Any], root: Any) -> dict[str, Any]:
@@ -87,6 +113,10 @@ def distinct_items(schema: dict[str, Any], root: Any) -> dict[str, Any]:
     ]
     rest = {key: value for key, value in without.items() if key not in ("items", "minItems", "maxItems")}
     return {**rest, "allOf": [*rest.get("allOf", []), {"anyOf": lists}]}
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _texts(values: Any) -> list[str]:

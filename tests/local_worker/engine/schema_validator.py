@@ -93,6 +93,19 @@ def _further(schema: Mapping[str, Any], value: Mapping[str, Any]) -> list[Any]:
     ]
 
 
+def _is_evaluated(schema: Schema, name: str, root: Schema) -> bool:
+    """Whether a property is described by another keyword, which holds for every value."""
+    if isinstance(schema, bool):
+        return False
+    within = [*schema.get("allOf", ()), *([_named(schema["$ref"], root)] if "$ref" in schema else ())]
+    return (
+        "additionalProperties" in schema
+        or name in schema.get("properties", {})
+        or any(re.search(pattern, name) for pattern in schema.get("patternProperties", {}))
+        or any(_is_evaluated(each, name, root) for each in within)
+    )
+
+
 ANY: Mapping[str, Callable[[Any, Any, Schema], bool]] = {
     "type": lambda given, value, root: any(TYPES[t](value) for t in ([given] if isinstance(given, str) else given)),
     "enum": lambda given, value, root: any(_same(each, value) for each in given),
@@ -153,9 +166,8 @@ OBJECTS: Mapping[str, Part] = {
         if re.search(pattern, name)
     ),
     "propertyNames": lambda schema, given, value, root: all(is_valid(given, name, root) for name in value),
-    # Where no other keyword evaluates any.
-    "unevaluatedProperties": lambda schema, given, value, root: (
-        "additionalProperties" in schema or all(is_valid(given, part, root) for part in _further(schema, value))
+    "unevaluatedProperties": lambda schema, given, value, root: all(
+        is_valid(given, part, root) for name, part in value.items() if not _is_evaluated(schema, name, root)
     ),
     "additionalProperties": lambda schema, given, value, root: all(
         is_valid(given, part, root) for part in _further(schema, value)

@@ -137,6 +137,32 @@ OBEYED: list[tuple[Schema, list[Any], list[Any]]] = [
         [{}, {"b": 1}],
         [{"b": "x"}],
     ),
+    (
+        {
+            "$defs": {
+                "base": {
+                    "type": "object",
+                    "properties": {"a": {"type": "integer"}},
+                    "allOf": [{"$ref": "#/$defs/deep"}],
+                },
+                "deep": {"patternProperties": {"^x{,": {"type": "null"}}},
+            },
+            "allOf": [{"$ref": "#/$defs/base"}, {"properties": {"b": {"type": "integer"}}, "required": ["b"]}],
+            "type": "object",
+            "unevaluatedProperties": False,
+        },
+        [{"b": 1}, {"a": 1, "b": 1}, {"b": 1, "x{,": None}],
+        [{}, {"a": 1}, {"b": 1, "c": 1}, {"b": 1, "x{,": 1}],
+    ),
+    (
+        {
+            "allOf": [{"properties": {"a": {}}, "additionalProperties": {}}],
+            "type": "object",
+            "unevaluatedProperties": False,
+        },
+        [{}, {"a": 1}, {"b": 1}],
+        [1],
+    ),
     ({"prefixItems": [{}], "type": "array", "unevaluatedItems": {"type": "null"}}, [[], [1, None]], [[1, 1]]),
     ({"items": {"type": "null"}, "type": "array", "unevaluatedItems": False}, [[], [None]], [[1]]),
     ({"not": {"type": ["string", "number"]}}, [True, None, [], {}], ["a", 1, 1.5]),
@@ -238,6 +264,8 @@ REFUSED: list[tuple[Schema, str]] = [
     ({"propertyNames": {"enum": ["a"]}, "required": ["b"]}, "propertyNames"),
     ({"propertyNames": {"$ref": "#/$defs/missing"}}, "propertyNames"),
     ({"anyOf": [{"properties": {"a": {}}}], "unevaluatedProperties": False}, "unevaluatedProperties"),
+    ({"$ref": "#", "unevaluatedProperties": False}, "unevaluatedProperties"),
+    ({"allOf": [{"$ref": "#/$defs/missing"}], "unevaluatedProperties": False}, "unevaluatedProperties"),
     ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "oneOf"),
     ({"type": "string", "pattern": "(?=a)"}, "look-around"),
     ({"allOf": [{"type": "string"}, {"type": "integer"}]}, "Unsatisfiable"),
@@ -359,6 +387,7 @@ def test_white_space_ends(grammars: Grammars) -> None:
         ({"$schema": "http://127.0.0.1/dialect", "$dynamicAnchor": "n", "type": "integer"}, 1, "a"),
         ({"type": "integer", "then": False, "else": False}, 1, "a"),
         ({"type": "integer", "if": {"minimum": 5}}, 1, "a"),
+        ({"$defs": {"a": {"b": {"type": "integer", "format": "semver"}}}, "$ref": "#/$defs/a/b"}, 1, "a"),
         ({"type": "array", "minContains": 2, "maxContains": 3}, [], 1),
     ],
 )
@@ -394,6 +423,11 @@ def test_keywords_that_say_nothing_are_left_out(grammars: Grammars, schema: Sche
         (
             {"properties": {"x": {"pattern": "a"}, "y": {"pattern": "(?=a)b"}}},
             "pattern (at #/properties/y): look-around",
+        ),
+        ({"items": {"pattern": r"^[\d]\w(?!b)$"}}, "pattern (at #/items): look-around"),
+        (
+            {"$defs": {"misc": {"tags": {"uniqueItems": True}}}, "$ref": "#/$defs/misc/tags"},
+            "uniqueItems (at #/$defs/misc/tags)",
         ),
         ({"patternProperties": {"^\\bx$": {}}}, "pattern (at #): no look-around or word boundary; write it without"),
         (
