@@ -35,7 +35,7 @@ ORDER: dict[str, str] = {
     "overload_metrics domains",
     "Sizes": "max_running token_budget max_prompt_tokens block_tokens dtype admission charge kv_events vllm_args lora "
     "max_streams drain_seconds",
-    "Seldom": "admin_secret accepted_secret proxy_secret excess_max_tokens response_store_mib",
+    "Seldom": "admin_secret accepted_secret proxy_secret response_store_mib",
 }
 FORMER = """## Options of 0.2
 

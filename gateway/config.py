@@ -12,7 +12,7 @@ from serving.rpc.tls import Certificate
 from serving.shared_options import shared
 from throttler.options import ThrottleChoice, throttle_option
 
-CUT = "cut"
+CUT, REFUSE = "cut", "refuse"
 TLS_FILES = 2  # the certificate chain and its key
 ORIGIN = re.compile(r"https?://[^/\s]+")
 
@@ -97,13 +97,8 @@ class GatewayConfig(InternalTlsOptions):
         change_when="The gateway runs out of memory (decrease it), or refuses calls although it has memory, or one "
         "client serves many people (increase it).",
     )
-    excess_max_tokens: str = option(
-        CUT,
-        "A `max_tokens` of a request over HTTP that is more than the prompt leaves of the model's context is cut to "
-        "that (`cut`), or the request is refused (`refuse`).",
-        choices=(CUT, "refuse"),
-        change_when="Callers must be told that an output cannot be as long as they ask for.",
-    )
+    # A `max_tokens` of a request over HTTP that is more than the prompt leaves of the model's context is cut to that.
+    excess_max_tokens: str = constant(CUT)
     # Prompts that are read and not tokenized yet have at most this size together, in MiB, those of one client as much
     # as is free, and those of one tenant four times as much. A gateway needs five times that.
     waiting_prompts_mib: int = constant(64)
@@ -151,6 +146,11 @@ class GatewayConfig(InternalTlsOptions):
         check_positive(self, "max_streams_per_client", "max_streams", "waiting_prompts_mib", "held_outputs_mib")
         check_positive(self, "drain_seconds", "gateways", "request_seconds", "reader_seconds")
         check_positive(self, "response_store_seconds", "slow_seconds")
+        kinds = CUT, REFUSE
+        require(
+            self.excess_max_tokens in kinds,
+            f"excess_max_tokens: must be one of {', '.join(kinds)}, got {self.excess_max_tokens!r}",
+        )
         for name in ("connection_seconds", "response_store_mib"):
             require(getattr(self, name) >= 0, f"{name}: must not be below 0, got {getattr(self, name)}")
         require(
