@@ -6,6 +6,7 @@ from pathlib import Path
 from tests.repo.test_text import ROOT, text_files
 
 MOST_WORDS = 60_000
+MOST_WORDS_OF_A_CHANGE = 25
 ELSEWHERE = {ROOT / "lab", ROOT / "tests", ROOT / "gateway" / "page" / "static" / "vendor", ROOT / "CHANGELOG.md"}
 LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -46,3 +47,10 @@ def test_links_of_documents_lead_somewhere() -> None:
 def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("# A B\n[here](#a-b) [no](#c) [gone](b.md) [it](a.md#a-b)\n")
     assert broken(tmp_path / "a.md") == ["#c", "b.md"]
+
+
+def test_a_change_is_one_line_of_at_most_25_words() -> None:
+    recent, _, _ = (ROOT / "CHANGELOG.md").read_text().partition("## [0.2.0]")
+    lines = [line.removeprefix("- ") for line in recent.splitlines() if line.startswith("- ")]
+    assert lines
+    assert [line for line in lines if len(re.sub(r"\]\([^)]*\)", "]", line).split()) > MOST_WORDS_OF_A_CHANGE] == []
