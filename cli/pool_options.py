@@ -10,7 +10,7 @@ from fairlead.errors import InvalidRequest
 from serving.config import ConfigError, cost_function
 from simulation.hardware import GPUS, MODELS
 from simulation.run import Scenario
-from simulation.spec import ADMISSIONS, SERVED, AdmissionMode, ClusterSpec, OutputCharge, WorkerSpec
+from simulation.spec import ADMISSIONS, SERVED, AdmissionMode, ClusterSpec, WorkerSpec
 from simulation.step_time import MeasuredProfile, Profile, profile
 from simulation.traces import TraceWorkload
 from throttler.core.profiles import RateLimits
@@ -84,12 +84,6 @@ def _add_worker_options(parser: argparse.ArgumentParser) -> None:
         help="KV admission (default: %(default)s)",
     )
     add(
-        "--charge",
-        default=SERVED.charge,
-        choices=[charge.value for charge in OutputCharge],
-        help="when dlpm charges for output (default: %(default)s)",
-    )
-    add(
         "--fairness-levels",
         default=SERVED.fairness_levels,
         help="levels at which dlpm divides the service (default: %(default)s)",
@@ -122,7 +116,6 @@ def scenario(
         profile=times,
         policy=local,
         cost=args.cost,
-        charge=args.charge,
         fairness_levels=args.fairness_levels,
         quantum_tokens=client_quantum,
         kv_tokens=kv_tokens,

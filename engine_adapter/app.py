@@ -14,13 +14,12 @@ from engine_adapter.engine_claims import check_info
 from engine_adapter.vllm_http import VllmHttp
 from fairlead.v1 import scheduler_pb2
 from local_worker.backend import Backend
-from local_worker.core.accounts.charging import OutputCharge
 from local_worker.core.accounts.levels import FairnessLevels
 from local_worker.core.engine_cache import EngineCache
 from local_worker.core.events import WorkerUpdate
 from local_worker.core.external import ExternalBatch
 from local_worker.core.limits import AdmissionMode, BatchLimits
-from local_worker.core.policies import POLICIES, QueuePolicyConfig
+from local_worker.core.policies import WHOLE_POLICIES, QueuePolicyConfig
 from local_worker.core.queue import RequestQueue
 from local_worker.prompt_encoder import PromptEncoder
 from local_worker.sizes import MAX_WAITING_PER_CLIENT, quantum_tokens
@@ -50,7 +49,7 @@ def make_adapter(config: AdapterConfig, api: EngineApi, engine: OpenEngine) -> W
         max_waiting=config.max_waiting,
         max_waiting_per_client=MAX_WAITING_PER_CLIENT,
     )
-    policy = POLICIES[config.policy](
+    policy = WHOLE_POLICIES[config.policy](
         QueuePolicyConfig(
             quantum_tokens=quantum_tokens(config, "cuda"),
             cost=cost,
@@ -58,7 +57,6 @@ def make_adapter(config: AdapterConfig, api: EngineApi, engine: OpenEngine) -> W
             max_output_tokens=longest,
             block_tokens=info.block_tokens,
             levels=FairnessLevels.parse(config.fairness_levels),
-            charge=OutputCharge(config.charge),
             most_output_tokens=min(limits.max_running * longest, kv_tokens),
         )
     )

@@ -8,7 +8,6 @@ from fairlead.v1 import scheduler_pb2
 from local_worker import sizes
 from local_worker.backend import Backend
 from local_worker.config import WorkerConfig
-from local_worker.core.accounts.charging import OutputCharge
 from local_worker.core.accounts.levels import FairnessLevels
 from local_worker.core.batcher import Batcher
 from local_worker.core.events import WorkerUpdate
@@ -32,15 +31,17 @@ def make_batcher(config: WorkerConfig, model: ServedModel, limits: BatchLimits) 
     """Build the batcher, with its policy and cache, that `config` and `limits` describe."""
     cost = cost_function(config.cost)
     together = limits.max_running * model.longest
+    quantum = sizes.quantum_tokens(config, model.device)
     policy = POLICIES[config.policy](
         QueuePolicyConfig(
-            quantum_tokens=sizes.quantum_tokens(config, model.device),
+            quantum_tokens=quantum,
             cost=cost,
             max_input_tokens=limits.max_prompt_tokens,
             max_output_tokens=model.longest,
             block_tokens=model.block_tokens,
             levels=FairnessLevels.parse(config.fairness_levels),
-            charge=OutputCharge(config.charge),
+            most_debt_tokens=config.preemption_quanta * quantum,
+            most_uncharged_tokens=limits.max_running * (1 + model.engine.ahead),
             most_output_tokens=together
             if limits.admission is AdmissionMode.OPTIMISTIC
             else min(together, model.kv_tokens),

@@ -27,6 +27,13 @@ class WorkerConfig(WorkerOptions):
         change_when="A model needs several GPUs or a quantization (`vllm`), outputs have to be reproducible to the bit "
         "(`transformers:batch-invariant`), or you rehearse a deployment without a model (`fake`).",
     )
+    preemption_quanta: int = option(
+        16,
+        "Under `dlpm` a client that owes this many quanta gives its places to clients with credit, without loss. The "
+        "bound of fairness grows by twice as much. With 0 no request gives way.",
+        unit="quanta",
+        change_when="Requests are preempted too often (more), or the bound is too wide (less).",
+    )
     vllm_args: str = option(
         "",
         "These are more arguments of vLLM's engine: a YAML file, or a mapping such as `{tensor_parallel_size: 2}`.",

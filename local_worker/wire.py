@@ -160,7 +160,7 @@ def request_from(
         interaction=message.interaction,
         in_interaction=message.in_interaction,
         seed_position=message.generated_tokens,
-        paid=message.charged,
+        charged=len(message.token_ids) if message.charged else 0,
         deadline=now + message.timeout_seconds if message.timeout_seconds > 0 else None,
     )
 

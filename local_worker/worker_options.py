@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from local_worker.core.accounts.charging import OutputCharge
 from local_worker.core.accounts.levels import FairnessLevels
 from local_worker.core.policies import POLICIES
 from serving.config import (
@@ -81,14 +80,7 @@ class WorkerOptions(InternalTlsOptions):
         change_when="The hit rate is low although prefixes repeat (more), or the bound is too wide (less). "
         "`fairlead tune` recommends a number.",
     )
-    charge: str = option(
-        "generated",
-        "`dlpm` charges for output when it is `generated`; or at admission for what is `reserved` (`max_tokens`), and "
-        "gives back what was not used.",
-        choices=tuple(OutputCharge),
-        change_when="A client that waits should see no other client fill the whole batch on one turn, at the price of "
-        "some locality (`reserved`).",
-    )
+    charge: str = constant("generated", "output is charged when it is generated")
     cost: str = shared("cost")
     internal_tls: str = shared("internal_tls")
     health_listen: str = shared("health_listen")

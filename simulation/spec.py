@@ -6,13 +6,12 @@ from typing import ClassVar
 
 from global_scheduler.core.policies import DEFAULT_POLICY, RoutePolicy, RoutePolicyConfig
 from global_scheduler.core.policies import POLICIES as ROUTES
-from local_worker.core.accounts.charging import OutputCharge as OutputCharge
 from local_worker.core.accounts.levels import FairnessLevels
 from local_worker.core.batcher import Batcher
 from local_worker.core.device_sizes import SIZES, check_sizes
 from local_worker.core.limits import AdmissionMode as AdmissionMode
 from local_worker.core.limits import BatchLimits
-from local_worker.core.policies import POLICIES, QueuePolicy, QueuePolicyConfig
+from local_worker.core.policies import POLICIES, WHOLE_POLICIES, QueuePolicy, QueuePolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.queue import RequestQueue
 from serving.cost import Cost, parse_cost
@@ -43,8 +42,8 @@ class WorkerSpec:
     policy: str = "dlpm"
     cost: str = "weighted-tokens"
     fairness_levels: str = "tenant,user"
-    charge: str = "generated"
     quantum_tokens: int = 512
+    preemption_quanta: int = 16
     kv_tokens: int = 100_000
     block_tokens: int = BLOCK_TOKENS
     max_running: int = 256
@@ -88,9 +87,11 @@ class WorkerSpec:
             block_tokens=self.block_tokens,
             strict_paper=self.strict_paper,
             levels=FairnessLevels.parse(self.fairness_levels),
-            charge=OutputCharge(self.charge),
+            most_debt_tokens=self.preemption_quanta * self.quantum_tokens,
+            most_uncharged_tokens=self.max_running * self.decode_run,
         )
-        return self.policies[self.policy](config)
+        policies = {**self.policies, "dlpm": WHOLE_POLICIES["dlpm"]} if self.strict_paper else self.policies
+        return policies[self.policy](config)
 
     def make_batcher(self) -> Batcher:
         """Make a batcher with an empty queue, batch and cache."""

@@ -126,7 +126,7 @@ class SimulatedWorker:
             interaction=call.interaction,
             seed_position=attempt.generated,
             in_interaction=attempt.in_interaction,
-            paid=attempt.charged,
+            charged=len(tokens) if attempt.charged else 0,
             deadline=call.deadline,
             queued_at=self._clock.now,
         )

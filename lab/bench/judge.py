@@ -43,7 +43,6 @@ def pools(block_tokens: int) -> dict[str, ClusterSpec]:
         "LPM": replace(worker, policy="lpm"),
         **{f"DLPM as printed, Q^u {quantum:,}": replace(worker, quantum_tokens=quantum) for quantum in QUANTA},
         **{f"DLPM, Q^u {quantum:,}": replace(offered, quantum_tokens=quantum) for quantum in (*QUANTA, *WIDE)},
-        "DLPM, Q^u 20,000, output charged when reserved": replace(offered, charge="reserved"),
         "DLPM, Q^u 20,000, fair among interactions": replace(offered, fairness_levels="tenant,user,interaction"),
         "LPM, what waits is evicted last": replace(offered, policy="lpm"),
         "LPM, twice the cache": replace(worker, policy="lpm", kv_tokens=twice),

@@ -7,6 +7,7 @@ from local_worker.core.accounts.account import Account, Path
 from local_worker.core.accounts.charging import Charging
 from local_worker.core.policies.dlpm import Dlpm
 from local_worker.core.policies.protocol import QueuePolicy
+from local_worker.core.policies.sliced_dlpm import SlicedDlpm
 from local_worker.core.request import Request
 from serving.cost import MICRO
 from simulation.call import SimulatedCall
@@ -23,20 +24,17 @@ class ChargeAuditor:
     def __init__(self, spec: WorkerSpec) -> None:
         self._spec = spec
         self._charging = Charging(spec.make_cost())
-        self._prepaid: dict[tuple[str, int, Path], None] = {}  # (worker, life, account) charged ahead by barriers
-        self._attempts: dict[SimulatedCall, dict[Request, None]] = {}
+        self._attempts: dict[SimulatedCall, dict[Request, bool]] = {}  # and whether it came as charged already
         self._ran: dict[tuple[str, int], dict[Path, Account]] = {}  # by worker and life, at the last check
 
     def entered(self, attempt: SimulatedAttempt, request: Request) -> None:
         """Record that a worker starts or resumes `attempt`."""
-        self._attempts.setdefault(attempt.call, {})[request] = None
+        self._attempts.setdefault(attempt.call, {})[request] = attempt.charged
 
     def check_charged_accounts(self, worker: SimulatedWorker) -> None:
         """Check the accounts of `worker` that a step may have charged: those with requests that run now, or ran at the
         last call."""
         life = worker.name, worker.life
-        for request in [request for request in worker.batcher.queue.waiting if request.prepaid]:
-            self._prepaid.update(((*life, account.path), None) for account in request.account.lineage)
         now = {account.path: account for account in worker.batcher.queue.accounts if account.running}
         before, self._ran[life] = self._ran.get(life, {}), now
         self._check(worker, {**before, **now}.values())
@@ -49,15 +47,15 @@ class ChargeAuditor:
         """Check that each balance is in the range that its policy states, and that the service in the ledger was
         charged."""
         policy = worker.batcher.queue.policy
+        is_bounded = not worker.batcher.queue.deferred_preemptions
         least, most = policy.balance_range_micro or (-math.inf, math.inf)
         for account in accounts:
             balance, name = _balance(policy, account), f"{worker.name}, {account.path}"
-            assert least <= balance <= most, f"{name}: balance {balance} not in {least} .. {most}"
-            if (worker.name, worker.life, account.path) not in self._prepaid:
-                self._check_charged(name, account, balance + _deposits(policy, account.path))
+            bounded = least if is_bounded and _is_in_range(policy, account) else -math.inf
+            assert bounded <= balance <= most, f"{name}: balance {balance} not in {least} .. {most}"
+            self._check_charged(name, account, balance)
 
     def _check_charged(self, name: str, account: Account, balance: int) -> None:
-        """Check `balance`, to which the deposits for output that is not generated yet are added."""
         spec = self._spec
         if spec.policy in DEFICITS:
             rest = (balance + account.weighted) % (spec.quantum_tokens * MICRO)
@@ -68,21 +66,31 @@ class ChargeAuditor:
     def check_calls(self) -> None:
         """Check all calls after the run.
 
-        Each attempt was charged its own output; of the attempts of a call at most one was charged the prompt.
+        The first attempt of a call was charged the part of its prompt that it computed, a later one nothing after the
+        first token. What all requests were charged is the cost of what was computed, whoever paid for a slice.
         """
+        charged = cost = 0
         for call, attempts in self._attempts.items():
-            paid = False
-            for request in attempts:
-                service = request.service - self._charging.output(request, 0, request.output_tokens)
-                prompt = self._charging.extend(request, request.prompt_tokens - request.cached)
-                received = request.seed_position > 0  # tokens of an earlier attempt, which was therefore charged
-                due = (0,) if received else (0, prompt) if paid else (prompt,)
-                assert service in due, f"call {call.number}: charged {service} for its prompt, due is one of {due}"
-                paid = True
+            first = True
+            for request, came_charged in attempts.items():
+                prompt = 0 if came_charged else request.charged - request.cached
+                due = {0} if request.seed_position else {0, request.prompt_tokens - request.cached}
+                if first:
+                    assert not came_charged, f"call {call.number}: charged nothing for its prompt, due is one of {due}"
+                if request.output_tokens or request.seed_position:
+                    assert prompt in due, f"call {call.number}: charged {prompt} for its prompt, due is one of {due}"
+                first = False
+                charged += request.service
+                cost += self._charging.output(request, 0, request.output_tokens)
+                if prompt:
+                    cost += self._charging.part(request, request.cached, request.charged)
+        if not any(request.preemptions for attempts in self._attempts.values() for request in attempts):
+            assert charged == cost, f"requests were charged {charged} for what costs {cost}"
 
 
-def _deposits(policy: QueuePolicy, path: Path) -> int:
-    return policy.deposits_at(path) if isinstance(policy, Dlpm) else 0
+def _is_in_range(policy: QueuePolicy, account: Account) -> bool:
+    """Return whether the lower end of the range holds for `account`: in slices it does while a sibling is hungry."""
+    return account.siblings.hungry > 0 or not isinstance(policy, SlicedDlpm)
 
 
 def _balance(policy: QueuePolicy, account: Account) -> int:

@@ -4,7 +4,6 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from local_worker.core.accounts.charging import OutputCharge
 from local_worker.core.limits import AdmissionMode
 from serving.cost import WEIGHT_ONE
 from simulation.call import SimulatedCall
@@ -128,9 +127,9 @@ def with_levels(spec: ClusterSpec, rng: random.Random) -> ClusterSpec:
     return replace(spec, worker=replace(spec.worker, fairness_levels=levels))
 
 
-def with_charge(spec: ClusterSpec, rng: random.Random) -> ClusterSpec:
-    """Draw the time at which the workers charge for output."""
-    return replace(spec, worker=replace(spec.worker, charge=rng.choice(["generated", *OutputCharge])))
+def with_preemption(spec: ClusterSpec, rng: random.Random) -> ClusterSpec:
+    """Draw the debt at which clients give way to others."""
+    return replace(spec, worker=replace(spec.worker, preemption_quanta=rng.choice([0, 1, 4, 16])))
 
 
 def with_tenant_limit(spec: ClusterSpec, rng: random.Random) -> ClusterSpec:

@@ -10,9 +10,9 @@ from lab.rehearsal.random_systems import (
     calm,
     draw_spec,
     flood,
-    with_charge,
     with_gateways,
     with_levels,
+    with_preemption,
     with_tenant_limit,
 )
 from simulation.cluster import SimulatedCluster
@@ -24,7 +24,7 @@ def rehearse(seed: int, every: int = EVERY) -> RunLog:
     rng = random.Random(seed)
     load = rng.choice([calm, flood])(rng)
     spec = with_levels(with_gateways(draw_spec(rng, load), rng), random.Random(f"levels {seed}"))
-    spec = with_charge(spec, random.Random(f"charge {seed}"))
+    spec = with_preemption(spec, random.Random(f"preemption {seed}"))
     spec = with_tenant_limit(spec, random.Random(f"tenant limit {seed}"))
     cluster = SimulatedCluster(spec, RandomPrograms(rng, load).workload())
     inject(cluster, draw(rng, cluster, load.faults, SECONDS))

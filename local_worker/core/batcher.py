@@ -20,10 +20,12 @@ from local_worker.core.in_flight import InFlight
 from local_worker.core.late_masks import LateMasks
 from local_worker.core.limits import AdmissionMode
 from local_worker.core.plan import Advance, Plan
+from local_worker.core.policies.sliced_dlpm import SlicedDlpm
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.queue import RequestQueue
 from local_worker.core.request import Request
 from local_worker.core.slicing import behind, shares, slice_of
+from local_worker.core.turns import Turns
 
 
 class Batcher:
@@ -42,26 +44,24 @@ class Batcher:
         self._decode_run = decode_run
         self._in_flight = InFlight()
         self._late = LateMasks()
+        policy = queue.policy
+        self._turns = Turns(queue, policy, self._in_flight) if isinstance(policy, SlicedDlpm) else None
         self._left: list[int] = []  # requests that have left the running batch since the last batch, by arrival
 
     def plan(self, now: float) -> Plan | None:
         """Admit requests as the policy chooses, and divide the step among the running ones. Return None if there is
         nothing to compute, or nothing before the next commit. At most one plan may be uncommitted at the call."""
-        admitted: list[Request] = []
         self.queue.note_cached_blocks()
-        if not self._extend_pages():
+        can_enter = self._extend_pages()
+        if not can_enter:
             if self._in_flight:
                 return None  # a request that is preempted should keep its token in flight: commit first
             # No request enters in a step with a preemption: it would soon be preempted itself.
             self._preempt_for_pages(now)
-        elif self.queue.waiting and len(self._running) < self._limits.max_running:
-            admitted = self.queue.select(
-                tokens=self._limits.token_budget - sum(map(behind, self._running)),
-                places=self._limits.max_running - len(self._running),
-            )
-        self.queue.observe(now)
         self._note_left()
-        found = self._shares()
+        admitted, found = self._divide(now, can_enter)
+        self._note_left()
+        self.queue.observe(now)
         if not found:
             return None
         lengths = self._lengths(found, self._decode_run)
@@ -103,15 +103,37 @@ class Batcher:
             while request in self._running and not self._extend(request, request.due):
                 self.queue.preempt(self.queue.policy.victim(list(self._running)[1:]), now)
 
-    def _shares(self) -> list[tuple[Request, int]]:
-        """Return the requests that take part in the step, each with its number of tokens.
+    def _divide(self, now: float, can_enter: bool) -> tuple[list[Request], list[tuple[Request, int]]]:
+        """Return the requests that enter, and those that take part in the step, each with its number of tokens.
 
         Those with late masks take part only if there is no other: the engine waits for them then.
         """
+        if self._turns is None:
+            admitted = self._select() if can_enter else []
+            found = self._shares()
+        else:
+            admitted, parts = self._turns.divide(now, self._in_time(), can_enter)
+            found = list(parts.items())
+        late = [request for request in self._late.requests if request in self._running]
+        return admitted, found or list(shares(late, self._limits.token_budget))
+
+    def _shares(self) -> list[tuple[Request, int]]:
+        """Return the parts of a step that computes prompts in the order in which they were admitted."""
+        return list(shares(self._in_time(), self._limits.token_budget))
+
+    def _in_time(self) -> Collection[Request]:
+        """Return the running requests whose masks are ready."""
         late = self._late.requests
-        others = [request for request in self._running if request not in late] if late else self._running
-        found = list(shares(others, self._limits.token_budget))
-        return found or list(shares(late, self._limits.token_budget))
+        return [request for request in self._running if request not in late] if late else self._running
+
+    def _select(self) -> list[Request]:
+        """Admit whole requests as the policy chooses."""
+        if not self.queue.waiting or len(self._running) >= self._limits.max_running:
+            return []
+        return self.queue.select(
+            tokens=self._limits.token_budget - sum(map(behind, self._running)),
+            places=self._limits.max_running - len(self._running),
+        )
 
     def _slice(self, request: Request, tokens: int) -> Slice:
         return slice_of(request, tokens, self._in_flight.source(request))

@@ -12,6 +12,10 @@ class BlocksUnderway:
     def __contains__(self, digest: int) -> bool:
         return digest in self._owners
 
+    def owner(self, digest: int) -> Request | None:
+        """Return the running request that computes the block; None if there is none."""
+        return self._owners.get(digest)
+
     def admitted(self, request: Request) -> None:
         """Add the blocks of `request` that it did not find cached, but for those that another request computes."""
         for digest in request.digests[request.shared :]:

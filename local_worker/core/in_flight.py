@@ -17,6 +17,9 @@ class InFlight:
     def __bool__(self) -> bool:
         return bool(self._plans)
 
+    def __contains__(self, request: Request) -> bool:
+        return any(other is request for plan in self._plans for other, _ in plan.parts)
+
     def launched(self, plan: Plan) -> None:
         """Record `plan`, which the engine computes after all earlier plans."""
         self._plans.append(plan)

@@ -5,6 +5,9 @@ page keeps its token ids and its parent page, and a match compares both. A forge
 of another prefix (design section 3).
 """
 
+from collections import Counter
+from collections.abc import Iterable
+
 from fairlead.token_ids import pack_ids
 from local_worker.core.blocks_underway import BlocksUnderway
 from local_worker.core.cached_block import CachedBlock
@@ -81,6 +84,31 @@ class PrefixCache:
             request.matched_blocks < self._most_blocks(request)
             and request.digests[request.matched_blocks] in self._underway
         )
+
+    def computing(self, request: Request) -> Request | None:
+        """Return the running request that computes the first block that `request` did not match at the last lookup;
+        None if there is none. O(1)."""
+        if request.matched_blocks >= self._most_blocks(request):
+            return None
+        return self._underway.owner(request.digests[request.matched_blocks])
+
+    def fits(self, request: Request, tokens: int, leaving: Iterable[Request]) -> list[Request] | None:
+        """Return the first requests of `leaving` that must release their pages so that `request` gets pages for
+        `tokens` tokens; None if all of them do not suffice. O(pages of `request` and of those that leave)."""
+        matched = self._match(request)
+        fresh = self.pages_for(tokens) - len(matched)
+        room = len(self._free) + len(self._idle) - sum(1 for page in matched if page in self._idle)
+        spared, uses = {*matched}, Counter[int]()
+        needed: list[Request] = []
+        others = iter(leaving)
+        while fresh > room:
+            other = next(others, None)
+            if other is None:
+                return None
+            needed.append(other)
+            uses.update(other.pages)
+            room += sum(1 for page in other.pages if uses[page] == self._references[page] and page not in spared)
+        return needed
 
     def admit(self, request: Request, tokens: int) -> int | None:
         """Give `request` pages for `tokens` tokens; return the number of tokens left to compute, or None if the pages

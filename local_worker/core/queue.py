@@ -7,6 +7,7 @@ its own (ExternalBatch). Both admit requests by the same rule, so that the bound
 from typing import Generic, Protocol, TypeVar
 
 from local_worker.core.accounts.account import Account
+from local_worker.core.accounts.charging import Charging
 from local_worker.core.accounts.service_ledger import ServiceLedger
 from local_worker.core.block_cache import BlockCache
 from local_worker.core.deadlines import Deadlines
@@ -48,8 +49,11 @@ class RequestQueue(Generic[Cache]):
         self.limits = limits
         self.accounts = policy.accounts
         self.ledger = ServiceLedger(cost, self.accounts)
+        self._charging = Charging(cost)
         self.waiting = WaitingQueue(limits, self.accounts)
         self.running: dict[Request, None] = {}  # in order of admission
+        self.preemptions = 0  # number of times that a request left the batch for others
+        self.deferred_preemptions = 0  # number of times that too much work would have been repeated for it
         self._deadlines = Deadlines()
         self._rate = ServiceRate()
         self._left: list[Request] = []  # requests that have left the running batch since `take_left`
@@ -127,26 +131,62 @@ class RequestQueue(Generic[Cache]):
         """
         if self.closed:
             return None
-        extend = self.cache.admit(request, self.limits.tokens_on_entry(request, self.cache.block_tokens))
-        if extend is None:
+        if not self.enter(request):
             return None
+        extend = len(request.tokens) - request.computed
+        self.accounts.planned(request)
         self._tokens_left -= extend
         self._places_left -= 1
+        if request.is_charged:
+            self.ledger.recomputed(request, extend, 0)
+            return 0
+        request.charged = request.prompt_tokens
+        self.ledger.extended(request, self._charging.extend(request, extend))
+        return extend
+
+    def enter(self, request: Request) -> bool:
+        """Give a waiting `request` pages in the running batch; return False, and change nothing, if they do not fit.
+
+        The request is open then: `AccountTree.planned` tells that steps were given all of its prompt.
+        """
+        if self.cache.admit(request, self.tokens_on_entry(request)) is None:
+            return False
         self.waiting.remove(request)
         self.running[request] = None
         self.accounts.admitted(request)
-        if not request.preemptions:
-            request.cached = request.computed
-        if request.paid:
-            self.ledger.readmitted(request, extend)
-            return 0
-        request.paid = True
-        self.ledger.admitted(request)
-        return extend
+        if request.is_charged:
+            self.ledger.readmitted(request)
+        else:
+            found = max(0, request.computed - request.charged)
+            request.cached += found
+            request.charged += found
+            self.ledger.admitted(request, found)
+        return True
+
+    def charge_slice(self, request: Request, start: int, stop: int, payer: Request) -> int:
+        """Record that a step computes the tokens `[start, stop)` of an open `request` in the name of `payer`; return
+        their cost in micro-units, not divided by a weight.
+
+        What was charged before is no service to the client, but withheld from others while it is computed again.
+        """
+        first, last = max(start, request.charged), min(stop, request.prompt_tokens)
+        fresh = again = 0
+        if first < last:
+            request.charged = last
+            fresh = self._charging.part(request, first, last)
+            self.ledger.extended(payer, fresh)
+        if repeated := stop - start - max(0, last - first):
+            again = self._charging.again(repeated)
+            self.ledger.recomputed(payer, repeated, again)
+        return fresh + again
+
+    def tokens_on_entry(self, request: Request) -> int:
+        """Return for how many tokens `request` must get pages when it enters; see BatchLimits."""
+        return self.limits.tokens_on_entry(request, self.cache.block_tokens)
 
     def reserve(self, request: Request) -> range:
         """Return the output tokens to charge ahead: those whose pages exceed the client's share; see StepBudget."""
-        needed = self.limits.tokens_on_entry(request, self.cache.block_tokens)
+        needed = self.tokens_on_entry(request)
         fresh = 0 if request in self.running else self.cache.pages_for(needed) - request.matched_blocks
         beyond = request.account.beyond_share(self.cache.pages, fresh) * self.cache.block_tokens
         start = max(request.reserved, request.output_tokens)
@@ -177,6 +217,7 @@ class RequestQueue(Generic[Cache]):
         request.computed = 0
         request.scores.clear()
         request.preemptions += 1
+        self.preemptions += 1
         self.waiting.put_back(request, now)
         for observer in self._observers:
             observer.preempted(request)

@@ -50,8 +50,9 @@ class Request:
     in_flight: int = 0  # number of tokens that planned steps sample but that are not yet in `tokens` (InFlight)
     cached: int = 0  # number of prompt tokens found in the prefix cache at the first admission (RequestQueue)
     matched_blocks: int = 0  # number of blocks found at the last lookup in the prefix cache (PrefixCache)
-    paid: bool = False  # whether the client was charged for `tokens`, here (RequestQueue) or by an earlier worker
-    prepaid: int = 0  # micro-units charged to the client before the admission, not divided by the weight (policy)
+    # Number of leading tokens that were cached at the first admission, or for which the client was charged, here
+    # (RequestQueue) or by an earlier worker.
+    charged: int = 0
     reserved: int = 0  # number of output tokens charged ahead, including those generated since (ServiceLedger)
     service: int = 0  # service received so far in micro-units, not divided by the weight (ServiceLedger)
     preemptions: int = 0  # number of times the request was taken out of the running batch (RequestQueue)
@@ -77,6 +78,11 @@ class Request:
     def output_tokens(self) -> int:
         """The number of tokens that this worker has generated for the request."""
         return len(self.tokens) - self.prompt_tokens
+
+    @property
+    def is_charged(self) -> bool:
+        """Whether the client was charged for all of the prompt."""
+        return self.charged >= self.prompt_tokens
 
     @property
     def scores_prompt(self) -> bool:

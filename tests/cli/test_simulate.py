@@ -141,7 +141,7 @@ def test_the_simulated_worker_has_the_real_ones_defaults() -> None:
     real = WorkerConfig(secret="s" * 16)
     taken = limits(real, "cuda", 8192, BLOCK_TOKENS)
     assert SERVED.block_tokens == BLOCK_TOKENS
-    for name in ("admission", "charge", "cost", "fairness_levels"):
+    for name in ("admission", "cost", "fairness_levels", "preemption_quanta"):
         assert getattr(SERVED, name) == getattr(real, name)
     assert (SERVED.max_running, SERVED.token_budget) == (taken.max_running, taken.token_budget)
     assert SERVED.quantum_tokens == quantum_tokens(real, "cuda")
@@ -159,10 +159,10 @@ def test_options_of_the_worker_change_what_is_simulated(tmp_path: Path) -> None:
 def test_accounts_are_kept_as_the_options_say() -> None:
     parser = argparse.ArgumentParser()
     add_pool_options(parser)
-    given = ["--trace", "mine.csv", "--charge", "reserved", "--fairness-levels", "tenant,user,interaction"]
-    for options, said in ((given[:2], ("generated", "tenant,user")), (given, ("reserved", "tenant,user,interaction"))):
+    given = ["--trace", "mine.csv", "--fairness-levels", "tenant,user,interaction"]
+    for options, levels in ((given[:2], "tenant,user"), (given, "tenant,user,interaction")):
         worker = scenario(parser.parse_args(options), "dlpm", "least-delay", 512, 4096, RateLimits()).spec.worker
-        assert (worker.charge, worker.fairness_levels) == said
+        assert worker.fairness_levels == levels
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def settings(engine: str, model: Path) -> tuple[int, dict[str, object]]:
         block = VLLM_BLOCK
         own = {**VLLM_SETTINGS, "model": save_small_model(model)}
     sizes = {"kv_tokens": 10 * block, "max_prompt_tokens": PREFIX_BLOCKS * block + TAIL, "quantum_tokens": 8 * block}
-    return block, {**own, **sizes, "max_running": 3}
+    return block, {**own, **sizes, "max_running": 3, "preemption_quanta": 1}
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ def serve(policy: str) -> Batcher:
         max_prompt_tokens=10 * BLOCK + TAIL,
         max_output_tokens=16 * BLOCK,
         quantum_tokens=64,
+        most_debt_tokens=64,
         policy=policy,
         cost=Normalized() if policy == "wsc" else WeightedTokens(),
     )

@@ -24,9 +24,9 @@ class Account:
     __slots__ = (
         "_balance",
         "_refilled",
-        "barrier_round",
         "droppable",
         "exempt",
+        "hungry",
         "is_highest",
         "lineage",
         "members",
@@ -54,11 +54,11 @@ class Account:
         self.waiting = 0  # number of waiting requests of all leaves below
         self.droppable = 0  # how many of them may be dropped for others
         self.exempt = 0  # how many of them are never dropped for others
+        self.hungry = 0  # number of requests below that wait or have a part of their prompt that no step was given
         self.running = 0  # number of running requests of all leaves below
         self.pages = 0  # number of pages of the KV cache that these hold and did not find cached
         self.service = 0  # the cost of the tokens that were computed and generated
         self.weighted = 0  # the service of the theorems, over the weights at this level
-        self.barrier_round: int | None = None  # round of the siblings in which one below was last a barrier (Barriers)
         self._balance = siblings.newcomers_balance  # after round `_refilled` of the siblings
         self._refilled = siblings.rounds
 
@@ -88,9 +88,12 @@ class Account:
 
     def charge(self, micro: int) -> int:
         """Subtract `micro` from the balance and return what is left; a negative number gives a charge back."""
-        rounds = self.siblings.rounds
+        siblings = self.siblings
+        rounds = siblings.rounds
         left = self._balance = (self._balance if self._refilled == rounds else self.balance) - micro
         self._refilled = rounds
+        if left <= 0:
+            siblings.owe(left)
         return left
 
     def share(self, pages: int) -> int:
@@ -121,6 +124,8 @@ class Siblings:
     __slots__ = (
         "_by_queue",
         "_debt_until",
+        "_forgotten_until",
+        "hungry",
         "idle",
         "longest",
         "members",
@@ -128,7 +133,6 @@ class Siblings:
         "quantum",
         "ranks",
         "rounds",
-        "waiting",
         "weights",
     )
 
@@ -137,11 +141,12 @@ class Siblings:
         self.idle = idle  # accounts of this level without requests; the one that became idle first comes first
         self.parent = parent
         self.members: dict[str, Account] = {}
-        self.waiting = 0  # number of members that have waiting requests
+        self.hungry = 0  # number of members that are hungry
         self.weights = 0  # sum of the weights of the members that have requests
-        self.ranks = PriorityQueue()  # names of members with waiting requests, in the order of the policy
+        self.ranks = PriorityQueue()  # names of hungry members, in the order of the policy
         self.rounds = 0  # number of rounds of refills so far
-        self._debt_until = 0  # value of rounds * quantum at which the largest forgotten debt is paid
+        self._debt_until = 0  # value of rounds * quantum at which every debt is paid
+        self._forgotten_until = 0  # value of rounds * quantum at which the largest forgotten debt is paid
         self.longest = 0  # the largest number of droppable requests of a member
         self._by_queue: dict[int, dict[Account, None]] = {}  # that number -> members, in the order of reaching it
 
@@ -149,11 +154,24 @@ class Siblings:
     def newcomers_balance(self) -> int:
         """The balance of a member without an account: credit is lost, and the largest forgotten debt less the rounds
         since counts for all, so that no client gains by being forgotten."""
-        return min(0, self.rounds * self.quantum - self._debt_until)
+        return min(0, self.rounds * self.quantum - self._forgotten_until)
 
     def rounds_needed(self, balance: int) -> int:
         """Return n_i, the number of rounds after which `balance` is positive; 0 or less if it is."""
         return -balance // self.quantum + 1
+
+    def owe(self, balance: int) -> None:
+        """Record that a member has the `balance` of 0 or less."""
+        until = self.rounds * self.quantum - balance
+        if until > self._debt_until:
+            self._debt_until = until
+
+    def forgive(self) -> None:
+        """Give every member in debt rounds until it has credit: nobody was hungry, so nobody was wronged by the debts.
+
+        O(1) for any number of members.
+        """
+        self.rounds = max(self.rounds, max(self._debt_until, self._forgotten_until) // self.quantum + 1)
 
     def and_below(self) -> Iterator[Account]:
         """Iterate over the members and all below them."""
@@ -167,7 +185,7 @@ class Siblings:
 
     def forget(self, account: Account) -> None:
         """Remove a member without requests, with all below it: these are idle too, and return with equal balances."""
-        self._debt_until = max(self._debt_until, self.rounds * self.quantum - account.balance)
+        self._forgotten_until = max(self._forgotten_until, self.rounds * self.quantum - account.balance)
         del self.members[account.name]
         for forgotten in account.and_below():
             del forgotten.siblings.idle[forgotten]
@@ -194,8 +212,8 @@ class Siblings:
         """Raise AssertionError unless sums and the index by length agree with the members."""
         here = [account for account in self.members.values() if account.requests]
         assert self.weights == sum(account.weight for account in here), f"{self.weights} in all, of {here}"
-        waiting = sum(account.waiting > 0 for account in here)
-        assert self.waiting == waiting, f"{self.waiting} members wait, here are {waiting}"
+        hungry = sum(account.hungry > 0 for account in here)
+        assert self.hungry == hungry, f"{self.hungry} members are hungry, here are {hungry}"
         indexed = {account: length for length, accounts in self._by_queue.items() for account in accounts}
         lengths = {account: account.droppable for account in here if account.droppable}
         assert indexed == lengths, f"queues {lengths}, indexed {indexed}"

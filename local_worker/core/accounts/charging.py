@@ -1,20 +1,7 @@
 """The cost of a request's progress under the configured cost function, in micro-units not divided by its weight."""
 
-from enum import StrEnum
-
 from local_worker.core.request import Request
 from serving.cost import Cost
-
-
-class OutputCharge(StrEnum):
-    """The time at which DLPM charges for output.
-
-    GENERATED charges for each token when it is generated. RESERVED charges for `max_tokens` at admission and gives back
-    at the end what was not used.
-    """
-
-    GENERATED = "generated"
-    RESERVED = "reserved"
 
 
 class Charging:
@@ -22,6 +9,8 @@ class Charging:
 
     def __init__(self, cost: Cost) -> None:
         self._cost = cost
+        # The highest cost of one more token of a prompt. A constant part of the cost is charged with the last token.
+        self.most_per_token = max(cost.extend(2, 0) - cost.extend(1, 0), cost.extend(2, 2) - cost.extend(1, 1))
 
     def extend(self, request: Request, tokens: int) -> int:
         """Return the cost of computing the last `tokens` of the prompt.
@@ -30,6 +19,15 @@ class Charging:
         """
         held = request.prompt_tokens - tokens
         return self._cost.extend(tokens, min(tokens, max(0, request.system_tokens - held)))
+
+    def part(self, request: Request, start: int, stop: int) -> int:
+        """Return the cost of the prompt's positions `[start, stop)`; the costs of adjacent parts add up."""
+        length = request.prompt_tokens
+        return self.extend(request, length - start) - self.extend(request, length - stop)
+
+    def again(self, tokens: int) -> int:
+        """Return the cost of `tokens` that are computed once more, of the prompt or of the output."""
+        return self._cost.extend(tokens, 0)
 
     def decode(self, request: Request, tokens: int) -> int:
         """Return the cost of the last `tokens` that were generated."""

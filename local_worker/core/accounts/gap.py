@@ -1,4 +1,4 @@
-"""The service gap of the fairness theorems, measured on a running worker over a few clients that stay backlogged."""
+"""The service gap of the fairness theorems, measured on a running worker over a few clients that stay hungry."""
 
 from collections.abc import Callable
 from itertools import combinations
@@ -16,14 +16,14 @@ class LiveGap(Generic[C]):
     """The largest service gap that was observed.
 
     `worst` is the largest difference, in micro-units of service over weight, between the services that two watched
-    clients received in an interval in which both had requests waiting. A value above the policy's bound shows that the
+    clients received in an interval in which both were hungry. A value above the policy's bound shows that the
     proof or the code is wrong.
     """
 
     def __init__(self) -> None:
         self.worst = 0
         self._watched: dict[C, None] = {}
-        # (f, g) -> the smallest and the largest value of service(f) - service(g) since both are backlogged.
+        # (f, g) -> the smallest and the largest value of service(f) - service(g) since both are hungry.
         self._leads: dict[tuple[C, C], tuple[int, int]] = {}
 
     @property
@@ -32,15 +32,15 @@ class LiveGap(Generic[C]):
         return not self._watched
 
     def watch(self, client: C) -> None:
-        """Record that `client` has a request waiting; watch the client if fewer than `SAMPLED` are watched."""
+        """Record that `client` is hungry; watch the client if fewer than `SAMPLED` are watched."""
         if len(self._watched) < SAMPLED:
             self._watched.setdefault(client)
 
     def observe(self, service: Callable[[C], int | None]) -> None:
         """Measure the gap; to be called once per step.
 
-        `service(client)` returns the client's service over weight so far, in micro-units; None when it has no request
-        waiting.
+        `service(client)` returns the client's service over weight so far, in micro-units; None when it is not
+        hungry.
         """
         if not self._watched:
             return
@@ -70,6 +70,6 @@ class SiblingGap(LiveGap[Account]):
             super().watch(client)
 
 
-def backlogged_service(account: Account) -> int | None:
-    """Return the service over weight of an account that has requests waiting, in micro-units; None for others."""
-    return account.weighted if account.waiting else None
+def hungry_service(account: Account) -> int | None:
+    """Return the service over weight of an account that is hungry, in micro-units; None for others."""
+    return account.weighted if account.hungry else None

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from local_worker.core.accounts.account import Account
 from local_worker.core.accounts.charging import Charging
-from local_worker.core.accounts.gap import SiblingGap, backlogged_service
+from local_worker.core.accounts.gap import SiblingGap, hungry_service
 from local_worker.core.accounts.levels import FairnessLevel
 from local_worker.core.accounts.tree import AccountTree
 from local_worker.core.request import Request
@@ -12,12 +12,12 @@ from serving.cost import Cost, charge
 
 
 class ServiceLedger:
-    """The service of all accounts, and at each level the gap between a few siblings that stay backlogged.
+    """The service of all accounts, and at each level the gap between a few siblings that stay hungry.
 
     `Account.service` is the cost of the tokens that were computed and generated, as in the papers: prompt tokens that
     were not cached, and output tokens. Fairness is stated for `Account.weighted`: service over the requests' weights,
-    plus the cost of what was withheld from others (forfeited charges, room beyond a share, places in steps that outputs
-    missed). The account of a forgotten client starts again from zero.
+    plus the cost of what was withheld from others (room beyond a share, places in steps that outputs missed, what is
+    computed again). The account of a forgotten client starts again from zero.
     """
 
     def __init__(self, cost: Cost, accounts: AccountTree) -> None:
@@ -47,26 +47,32 @@ class ServiceLedger:
         self._change(request)
 
     def withdrawn(self, request: Request) -> None:
-        """Record that `request` left the queue without being served.
+        """Record that `request` has left the queue without being served."""
+        self._change(request)
 
-        Its prepaid cost counts as service to its client: a client gets no compensation for a charge that it forfeits.
-        """
-        self._withhold(request, request.prepaid)
+    def admitted(self, request: Request, found: int) -> None:
+        """Record that `request`, whose prompt is not charged yet, has entered the running batch; `found` tokens of it
+        were cached."""
+        if not request.preemptions:
+            self.prompt_tokens += request.prompt_tokens
+        self.cached_tokens += found
+        self._change(request)
 
-    def admitted(self, request: Request) -> None:
-        """Record that `request` has entered the running batch for the first time, and count its prompt as service."""
-        self.prompt_tokens += request.prompt_tokens
-        self.cached_tokens += request.cached
-        micro = self._charging.extend(request, request.prompt_tokens - request.cached)
+    def readmitted(self, request: Request) -> None:
+        """Record that `request`, whose prompt is charged, has entered the running batch."""
+        self._change(request)
+
+    def extended(self, request: Request, micro: int) -> None:
+        """Count `micro` for a part of a prompt, computed in the name of `request`, as service."""
         self._serve(request, micro, micro)
 
-    def readmitted(self, request: Request, recomputed: int) -> None:
-        """Record that `request` has entered a running batch again and computes `recomputed` tokens again.
+    def recomputed(self, request: Request, tokens: int, micro: int) -> None:
+        """Record that `tokens` of `request` are computed again, and count `micro` as withheld from others.
 
         These tokens are no service to the client, which did not cause the recomputation.
         """
-        self.recomputed_tokens += recomputed
-        self._change(request)
+        self.recomputed_tokens += tokens
+        self._withhold(request, micro)
 
     def preempted(self, request: Request) -> None:
         """Record that `request` has left the running batch for the queue."""
@@ -96,7 +102,7 @@ class ServiceLedger:
     def observe(self) -> None:
         """Measure the gaps; to be called once per step."""
         for gap in self._gaps:
-            gap.observe(backlogged_service)
+            gap.observe(hungry_service)
 
     def _serve(self, request: Request, micro: int, due: int) -> None:
         """Count `micro` as service, and `due`, the part not yet counted for fairness, over the weights."""

@@ -32,6 +32,7 @@ class AccountTree:
             self._idle.append(OrderedDict())
             self._clients = Siblings(quantum, self._idle[-1])
         self._held: dict[Request, int] = {}  # running request -> its pages that its accounts hold
+        self._open: dict[Request, None] = {}  # running requests with a part of their prompt that no step was given
 
     def __iter__(self) -> Iterator[Account]:
         """Iterate over the accounts of all levels."""
@@ -100,17 +101,18 @@ class AccountTree:
         self._trim()
         siblings, weight = self.root, request.weight
         for level, name in enumerate(request.path[:-1], start=1):
-            above = self._open(siblings, name, weight)
+            above = self._open_account(siblings, name, weight)
             if above.members is None:
                 above.members = Siblings(siblings.quantum, self._idle[level], above)
             siblings, weight = above.members, request.user_weight
-        request.account = leaf = self._open(siblings, request.path[-1], weight)
+        request.account = leaf = self._open_account(siblings, request.path[-1], weight)
         request.accounts = leaf.lineage
         if self._clients is not self.root:
-            request.accounts = (*leaf.lineage, self._open(self._clients, request.client, request.weight))
+            request.accounts = (*leaf.lineage, self._open_account(self._clients, request.client, request.weight))
         self._wait(request, 1)
+        self._hunger(request, 1)
 
-    def _open(self, siblings: Siblings, name: str, weight: int) -> Account:
+    def _open_account(self, siblings: Siblings, name: str, weight: int) -> Account:
         account = siblings.members.get(name)
         if account is None:
             account = siblings.members[name] = Account(siblings, name)
@@ -120,12 +122,22 @@ class AccountTree:
         return account
 
     def admitted(self, request: Request) -> None:
-        """Record that `request` has entered the running batch and holds pages."""
+        """Record that `request` has entered the running batch and holds pages; it is open until it is `planned`."""
         pages = self._held[request] = len(request.pages) - request.shared
         for account in request.accounts:
             account.running += 1
             account.pages += pages
+        self._open[request] = None
         self._wait(request, -1)
+
+    def planned(self, request: Request) -> None:
+        """Record that steps were given all of the prompt of an open `request`."""
+        del self._open[request]
+        self._hunger(request, -1)
+
+    def is_open(self, request: Request) -> bool:
+        """Return whether `request` runs and has a part of its prompt that no step was given."""
+        return request in self._open
 
     def grew(self, request: Request, pages: int) -> None:
         """Record that a running `request` holds `pages` more."""
@@ -137,10 +149,12 @@ class AccountTree:
         """Record that `request` left the batch, released its pages and waits for its turn again."""
         self._stop(request)
         self._wait(request, 1)
+        self._hunger(request, 1)
 
     def withdrawn(self, request: Request) -> None:
         """Record that `request` has left the queue for good; its accounts without requests are idle."""
         self._wait(request, -1)
+        self._hunger(request, -1)
         self._close(request)
 
     def finished(self, request: Request) -> None:
@@ -160,13 +174,20 @@ class AccountTree:
         for account in request.accounts:
             account.running -= 1
             account.pages -= pages
+        if request in self._open:
+            self.planned(request)
+
+    def _hunger(self, request: Request, by: int) -> None:
+        """Add a hungry request, or remove it: `by` is 1 or -1."""
+        for account in request.accounts:
+            account.hungry += by
+            if account.hungry == max(by, 0):
+                account.siblings.hungry += by
 
     def _wait(self, request: Request, by: int) -> None:
         """Add a waiting request, or remove it: `by` is 1 or -1."""
         for account in request.accounts:
             account.waiting += by
-            if account.waiting == max(by, 0):
-                account.siblings.waiting += by
         if request.is_exempt:
             request.account.lineage[-1].exempt += by
             self.exempt += by
@@ -185,17 +206,20 @@ class AccountTree:
         waiting, running = list(waiting), list(running)
         assert self._held.keys() == set(running), "requests that run and requests that are counted differ"
         accounts = {*self, *self.clients}
-        counted = {account: [0, 0, 0] for account in accounts}
+        counted = {account: [0, 0, 0, 0] for account in accounts}
         for request in waiting:
             for account in request.accounts:
                 counted[account][0] += 1
+                counted[account][3] += 1
         for request in running:
             for account in request.accounts:
                 counted[account][1] += 1
                 counted[account][2] += self._held[request]
+                counted[account][3] += request in self._open
+        assert self._open.keys() <= {*running}, "an open request does not run"
         for account, here in counted.items():
-            found = [account.waiting, account.running, account.pages]
-            assert found == here, f"{account.path}: [waiting, running, pages] are {found}, here are {here}"
+            found = [account.waiting, account.running, account.pages, account.hungry]
+            assert found == here, f"{account.path}: [waiting, running, pages, hungry] are {found}, here are {here}"
             assert (account in account.siblings.idle) == (not account.requests), f"{account.path}: idle with requests"
         for idle in self._idle:
             assert len(idle) <= self._most_idle + 1, f"{len(idle)} idle accounts, at most {self._most_idle} may be kept"

@@ -10,12 +10,13 @@ from local_worker.core.policies.dlpm import Dlpm
 from local_worker.core.policies.drr import Drr
 from local_worker.core.policies.fcfs import Fcfs
 from local_worker.core.policies.protocol import QueuePolicy, QueuePolicyConfig, StepBudget
+from local_worker.core.policies.sliced_dlpm import SlicedDlpm
 from local_worker.core.policies.vtc import Vtc
 from local_worker.core.policies.vtc_predict import VtcPredict
 from local_worker.core.policies.wsc import Wsc
 
 POLICIES: dict[str, Callable[[QueuePolicyConfig], QueuePolicy]] = {
-    "dlpm": Dlpm,
+    "dlpm": SlicedDlpm,
     "drr": Drr,
     "fcfs": Fcfs,
     "vtc": Vtc,
@@ -23,4 +24,7 @@ POLICIES: dict[str, Callable[[QueuePolicyConfig], QueuePolicy]] = {
     "wsc": Wsc,
 }
 
-__all__ = ["POLICIES", "QueuePolicy", "QueuePolicyConfig", "StepBudget"]
+# For engines that schedule by themselves, which compute whole requests, and for the papers' systems.
+WHOLE_POLICIES = {**POLICIES, "dlpm": Dlpm}
+
+__all__ = ["POLICIES", "WHOLE_POLICIES", "QueuePolicy", "QueuePolicyConfig", "StepBudget"]

@@ -1,12 +1,9 @@
-"""Deficit Longest Prefix Match (DLPM Algorithm 1), the default policy. Unit of fairness: service received per client.
+"""Deficit Longest Prefix Match (DLPM Algorithm 1) over whole requests. Unit of fairness: service received per client.
 
 Bound: the services of two continuously backlogged clients differ by at most 2 (U + Q^u) (Theorem 4.1); the same holds
-against clients that are not backlogged (Theorem 4.2). U = w_e L_input + w_q M under reserve admission, plus one longest
-output for barriers. Among clients with a positive deficit the longest prefix match goes first, so locality is lost only
-where the order passes from one client to another.
-
-With `QueuePolicyConfig.charge` a request makes a deposit for its output when it is admitted. A balance then never falls
-below the cost of one request, and rises above the quantum only by deposits that are given back.
+against clients that are not backlogged (Theorem 4.2). U = w_e L_input + w_q M under reserve admission. Among clients
+with a positive deficit the longest prefix match goes first, so locality is lost only where the order passes from one
+client to another.
 
 With several levels (`QueuePolicyConfig.levels`) a request is charged to every account on its path, and has credit if
 all of them have. The bound then holds at each level for siblings: see docs/fairness.md. It holds for any order
@@ -15,17 +12,15 @@ bounded number of requests that do not fit: its cost does not grow with the queu
 
 Algorithm 1's lines are here: CHECKREFILL, 3-8, in `DeficitOrder.next_leaf` and below; the monitoring stream, 11-13, in
 `Dlpm.arrived`; the execution stream, 16-25, in `Dlpm.select`, and 27 in `Dlpm.generated`. Beside the algorithm stand
-its additions (`barriers`, `deposits`), its bounds (`dlpm_bounds`), and the indexes that find the longest match
-(`prefix_match_queue`, `missing_block_index`).
+its bounds (`dlpm_bounds`), the indexes that find the longest match (`prefix_match_queue`, `missing_block_index`), and
+the form that divides prompts (`sliced_dlpm`), which a worker runs over every engine whose steps it plans.
 """
 
 from collections.abc import Sequence
 
-from local_worker.core.accounts.account import Account, Path, Siblings
+from local_worker.core.accounts.account import Account, Siblings
 from local_worker.core.accounts.charging import Charging
 from local_worker.core.accounts.tree import AccountTree
-from local_worker.core.policies.barriers import Barriers
-from local_worker.core.policies.deposits import Deposits, draw
 from local_worker.core.policies.dlpm_bounds import DlpmBounds
 from local_worker.core.policies.missing_block_index import MissingBlockIndex
 from local_worker.core.policies.prefix_match_queue import PrefixMatchQueue, RankKey
@@ -69,11 +64,11 @@ class DeficitOrder:
 
     def rank_waiting(self, leaf: Account) -> None:
         """Rank those of the lineage that have waiting requests: the others are not ranked anyway."""
-        if leaf.lineage[-1].waiting:
+        if leaf.lineage[-1].hungry:
             self.rank(leaf)
 
     def _key(self, account: Account) -> tuple[int, ...] | None:
-        if not account.waiting:
+        if not account.hungry:
             return None
         credit_round = account.credit_round
         return (DEBT, credit_round) if credit_round > account.siblings.rounds else self._best(account)
@@ -127,8 +122,8 @@ class DeficitOrder:
 
     def check_rank(self, account: Account) -> None:
         """Raise AssertionError unless an account is ranked as its balance and its best request say."""
-        siblings, key = account.siblings, self._best(account) if account.waiting else None
-        if account.waiting and (balance := account.balance) <= 0:
+        siblings, key = account.siblings, self._best(account) if account.hungry else None
+        if account.hungry and (balance := account.balance) <= 0:
             key = DEBT, siblings.rounds + siblings.rounds_needed(balance)
         found = siblings.ranks.key(account.name)
         assert found == key, f"{account.name}: ranked by {found} in place of {key}"
@@ -138,26 +133,24 @@ def _is_dry(siblings: Siblings) -> bool:
     """Return whether siblings wait and all of them are in debt (CHECKREFILL); one whose requests are all held has
     credit, and no rank."""
     first = siblings.ranks.first()
-    return first is not None and first[0] > DEBTS and len(siblings.ranks) == siblings.waiting
+    return first is not None and first[0] > DEBTS and len(siblings.ranks) == siblings.hungry
 
 
 class Dlpm:
     """DLPM, where `balance` is the deficit counter q_i, in `balance_range_micro`; it is 0 for a client never charged.
 
-    `strict_paper` leaves out the additions to the paper: barriers, promotion, charges for reserved room, and waiting
-    for a prefix that another request computes.
+    `strict_paper` leaves out the additions to the paper: promotion, charges for reserved room, and waiting for a prefix
+    that another request computes.
     """
 
     def __init__(self, config: QueuePolicyConfig) -> None:
         self._charging = Charging(config.cost)
         self._bounds = DlpmBounds(config)
-        self._deposits = Deposits(config)
         self._strict = config.strict_paper
         self.accounts = AccountTree(config.levels, config.most_idle, config.quantum_tokens * MICRO)
         self._order = DeficitOrder(self.accounts.root)
         self._block_tokens = config.block_tokens
         self._missing = MissingBlockIndex(config.block_tokens)
-        self._barriers = Barriers()
 
     @property
     def bound_micro(self) -> int:
@@ -187,33 +180,26 @@ class Dlpm:
 
     def preempted(self, request: Request) -> None:
         """See QueuePolicy."""
-        self._deposits.give_back(request)
-        self.arrived(request)
+        Dlpm.arrived(self, request)
 
     def withdrawn(self, request: Request) -> None:
-        """Remove `request` from the queue; a barrier gets back its deposit, and no other charge. See QueuePolicy."""
-        self._deposits.give_back(request)
+        """Remove `request` from the queue; see QueuePolicy."""
         self._queue(request).remove(request)
-        self._dequeue(request)
-        self._order.rank(request.account)
-
-    def _dequeue(self, request: Request) -> None:
-        """Record that `request` waits no longer; its account is to be ranked."""
         self._missing.left(request)
-        self._barriers.left(request)
+        self._leave_queue(request)
+
+    def _leave_queue(self, request: Request) -> None:
+        """Rank the account of `request`, which has left its queue."""
         if not self._queue(request):
             del self._order.queues[request.account]
+        self._order.rank(request.account)
 
     def _queue(self, request: Request) -> PrefixMatchQueue:
         return self._order.queues[request.account]
 
     def victim(self, running: Sequence[Request]) -> Request:
         """Return a request of the account deepest in debt, at the highest level first; see QueuePolicy."""
-
-        def rank(request: Request) -> tuple[list[int], int]:
-            return [account.balance for account in reversed(request.account.lineage)], -request.arrival
-
-        return min(running, key=rank)
+        return min(running, key=depth)
 
     def cached(self, digests: Sequence[int]) -> None:
         """See QueuePolicy."""
@@ -221,80 +207,54 @@ class Dlpm:
 
     def select(self, budget: StepBudget) -> list[Request]:
         """Admit requests as lines 16-25 do; see QueuePolicy."""
-        for request in self._missing.take(MAX_REMATCHED):
-            self._rematch(request, budget)
+        self._rematch_changed(budget)
         admitted: list[Request] = []
-        barrier = self._barriers.request
-        if barrier is not None and not self._admit(barrier, budget, admitted):
-            return admitted
-        misfits: list[Request] = []
         held: list[Request] = []  # left out until the end of the step; other requests of their clients may enter
         rematches = MAX_REMATCHED
-        while len(held) < MAX_MISFITS and self._barriers.request is None:
-            candidate = self._next()
-            if candidate is None:
-                break
+        while len(held) < MAX_MISFITS and (candidate := self._next()) is not None:
             if rematches and self._rematch(candidate, budget):
                 rematches -= 1
             elif not self._strict and budget.awaits_prefix(candidate):
                 self._hold(candidate, held)
-            elif self._admit(candidate, budget, admitted):
-                self._let_pass(misfits, budget)
+            elif (tokens := budget.admit(candidate)) is not None:
+                self._admit(candidate, tokens, budget)
+                admitted.append(candidate)
             elif budget.closed:
                 break
             else:
-                misfits.append(candidate)
                 self._hold(candidate, held)
-        for request in held:
-            self._queue(request).release()
-            self._order.rank(request.account)
+        self._release(held)
         return admitted
+
+    def _rematch_changed(self, budget: StepBudget) -> None:
+        for request in self._missing.take(MAX_REMATCHED):
+            self._rematch(request, budget)
 
     def _hold(self, request: Request, held: list[Request]) -> None:
         held.append(request)
         self._queue(request).hold(request)
         self._order.rank(request.account)
 
+    def _release(self, held: Sequence[Request]) -> None:
+        for request in held:
+            self._queue(request).release()
+            self._order.rank(request.account)
+
     def _next(self) -> Request | None:
         """Return the best request of accounts with credit; refill first where none that waits has any (CHECKREFILL)."""
         leaf = self._order.next_leaf()
         return None if leaf is None else self._order.queues[leaf].next()
 
-    def _admit(self, request: Request, budget: StepBudget, admitted: list[Request]) -> bool:
-        tokens = budget.admit(request)
-        if tokens is None:
-            return False
-        owed = max(0, self._charging.extend(request, tokens) - request.prepaid)
-        request.prepaid = 0
+    def _admit(self, request: Request, tokens: int, budget: StepBudget) -> None:
         self._queue(request).admitted(request)
-        self._dequeue(request)
-        self._charge(request, owed)
+        self._missing.left(request)
+        self._charge(request, self._charging.extend(request, tokens))
         self._reserve(request, budget)
-        self._deposits.make(request)
-        self._order.rank(request.account)
-        admitted.append(request)
-        return True
-
-    def _let_pass(self, misfits: Sequence[Request], budget: StepBudget) -> None:
-        """Count that a request was admitted before `misfits`, and charge now for the one that is a barrier by it.
-
-        The account of the barrier is ranked at the end of the step.
-        """
-        request = None if self._strict else self._barriers.passed(misfits)
-        if request is None:
-            return
-        tokens = 0 if request.paid else len(request.tokens) - budget.matched_tokens(request)
-        request.prepaid = self._charging.extend(request, tokens)
-        self._charge(request, request.prepaid)
-        self._reserve(request, budget)
-        self._deposits.make(request)
+        self._leave_queue(request)
 
     def _reserve(self, request: Request, budget: StepBudget) -> None:
-        """Charge for room beyond the client's share when it is taken or when a barrier keeps it free."""
-        if self._strict:
-            return
-        ahead = budget.reserve(request)
-        if ahead:
+        """Charge for room beyond the client's share when it is taken."""
+        if not self._strict and (ahead := budget.reserve(request)):
             self._charge(request, self._charging.output(request, ahead.start, ahead.stop))
 
     def _rematch(self, request: Request, budget: StepBudget) -> bool:
@@ -322,40 +282,37 @@ class Dlpm:
             self._order.rank_waiting(request.account)
 
     def _charge(self, request: Request, micro: int) -> bool:
-        """Charge the path's accounts over their weights, or the deposit; return whether one has no credit now."""
-        deposit, is_dry = self._deposits.of(request), False
+        """Charge the accounts of the path over their weights; return whether one has no credit now."""
+        is_dry = False
         highest = charge(micro, request.weight)
         below = highest if request.user_weight == request.weight else charge(micro, request.user_weight)
         for account in request.account.lineage:
-            owed = highest if account.is_highest else below
-            if deposit is not None:
-                owed = draw(deposit, account, owed)
-            is_dry |= account.charge(owed) <= 0
+            is_dry |= account.charge(highest if account.is_highest else below) <= 0
         return is_dry
 
     def finished(self, request: Request) -> None:
-        """Give back what is left of the deposit; the client's deficit stays until refills pay it. See QueuePolicy."""
-        if self._deposits.give_back(request):
-            self._order.rank(request.account)
+        """Do nothing: a deficit stays until refills pay it. See QueuePolicy."""
 
     def balance(self, client: str) -> int:
         """Return q_i in micro-units; see QueuePolicy."""
         return self.accounts.balance(self.accounts.levels.client_path(client))
 
-    def deposits_at(self, path: Path) -> int:
-        """Return what is left of the deposits of the account at the end of `path`, in micro-units over its weight."""
-        return self._deposits.at(path)
-
     def check_invariants(self) -> None:
-        """Raise AssertionError when a balance exceeds its range, or when a waiting account is not ranked as its balance
+        """Raise AssertionError when a balance exceeds its range, or when a hungry account is not ranked as its balance
         says."""
         most = self._bounds.balance_range[1]
         for account in self.accounts:
             assert account.balance <= most, f"{account.name}: balance {account.balance} above {most}"
             self._order.check_rank(account)
             in_queue = len(self._order.queues.get(account, ()))
-            waits = (account.members is None and account.waiting) or 0
-            assert waits == in_queue, f"{account.name}: {waits} requests wait, {in_queue} in queue"
-        self._deposits.check_invariants()
-        waiting = [request for queue in self._order.queues.values() for request in queue.requests()]
-        self._missing.check_invariants(waiting)
+            hungry = (account.members is None and account.hungry) or 0
+            assert hungry == in_queue, f"{account.name}: {hungry} requests are hungry, {in_queue} in queue"
+        self._missing.check_invariants(self._waiting_requests())
+
+    def _waiting_requests(self) -> list[Request]:
+        return [request for queue in self._order.queues.values() for request in queue.requests()]
+
+
+def depth(request: Request) -> tuple[list[int], int]:
+    """Return a key that is least for the latest request of the account deepest in debt, at the highest level first."""
+    return [account.balance for account in reversed(request.account.lineage)], -request.arrival

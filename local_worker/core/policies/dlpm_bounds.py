@@ -1,12 +1,11 @@
 """The bounds of DLPM: the range of a balance, and the gap between siblings, in micro-units (docs/fairness.md)."""
 
-from local_worker.core.accounts.charging import OutputCharge
 from local_worker.core.policies.protocol import QueuePolicyConfig
 from serving.cost import MICRO
 
 
 class DlpmBounds:
-    """The bounds for requests of every weight that was seen."""
+    """The bounds of whole requests (DLPM Theorems A.1 and 4.1), of every weight that was seen."""
 
     def __init__(self, config: QueuePolicyConfig) -> None:
         self._config = config
@@ -21,34 +20,35 @@ class DlpmBounds:
 
     @property
     def most_debt(self) -> int:
-        """U, the largest debt: all that can be charged after a balance was last positive.
-
-        Where output is charged when it is reserved, it is the cost of one request. Otherwise it is that of one prompt
-        and of all output that memory holds; a barrier enters when its client's running requests may have used the whole
-        memory once, so that its own output is added.
-        """
-        config = self._config
-        if config.charge is OutputCharge.RESERVED:
-            return config.most_extend + config.most_output
-        return config.most_per_balance + (0 if config.strict_paper else config.most_output)
-
-    @property
-    def most_returned(self) -> int:
-        """V, the largest sum of the deposits of an account: what a balance can exceed the quantum by."""
-        config = self._config
-        if config.charge is OutputCharge.GENERATED:
-            return 0
-        return config.most_decode + (0 if config.strict_paper else config.most_output)
+        """U, the largest debt: the cost of one prompt, and of all output that memory holds."""
+        return self._config.most_per_balance
 
     @property
     def balance_range(self) -> tuple[int, int]:
-        """The range `(-U, Q + V]` of a balance; with V = 0 it is that of Theorem A.1."""
-        return -self.most_debt, self._quantum + self.most_returned
+        """The range `(-U, Q]` of a balance."""
+        return -self.most_debt, self._quantum
 
     def _gap(self) -> int:
-        """The bound `2 (U + Q + V)` on the gap; with V = 0 it is that of Theorem 4.1."""
-        return 2 * (self.most_debt + self._quantum + self.most_returned)
+        """The bound `2 (U + Q)` on the gap."""
+        return 2 * (self.most_debt + self._quantum)
 
     @property
     def _quantum(self) -> int:
         return self._config.quantum_tokens * MICRO
+
+
+class SliceBounds(DlpmBounds):
+    """The bounds of fair slices: U' in place of U."""
+
+    @property
+    def most_debt(self) -> int:
+        """U': P, a block of a prompt, what steps generate before it is charged, and the room of one request.
+
+        It contains neither the length of a prompt nor the size of memory. Where no request gives way for its client's
+        debt (P = 0), it is U and a block.
+        """
+        config = self._config
+        if not config.most_debt_tokens:
+            return config.most_block + config.most_per_balance
+        debt = config.most_debt_tokens * MICRO
+        return debt + config.most_block + config.most_uncharged + config.most_output

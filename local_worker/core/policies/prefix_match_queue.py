@@ -1,7 +1,8 @@
-"""One client's waiting requests: the longest match first, then the earliest.
+"""One client's requests that wait or have a part of their prompt to compute: longest match first, then the earliest.
 
-A request that too many admissions of its own client have passed goes first. Longest match alone starves requests
-without cached prefixes, and promotion by age in seconds would turn the order into first come, first served under load.
+A request that too many admissions of its own client have passed goes first, and while it does not fit, none of them
+goes before it. Longest match alone starves requests without cached prefixes, and promotion by age in seconds would turn
+the order into first come, first served under load.
 """
 
 import heapq
@@ -35,7 +36,10 @@ class PrefixMatchQueue:
         self.move(request, key)
 
     def move(self, request: Request, key: RankKey) -> None:
-        """Move `request` to the place of `key`."""
+        """Move `request` to the place of `key`; one that is held gets its place at the `release`."""
+        if request in self._held:
+            self._held[request] = key
+            return
         self._keys[request] = key
         if len(self._by_key) > 2 * len(self._keys) + SPARE:
             self._by_key = [(place, waiting) for waiting, place in self._keys.items()]
@@ -44,10 +48,10 @@ class PrefixMatchQueue:
             heapq.heappush(self._by_key, (key, request))
 
     def remove(self, request: Request) -> None:
-        """Remove `request`, which no longer waits."""
+        """Remove `request`, which is hungry no longer."""
         if self._earliest() is request:
             self._passed = 0
-        del self._keys[request]
+        del (self._keys if request in self._keys else self._held)[request]
 
     def admitted(self, request: Request) -> None:
         """Remove `request`, which enters the batch, and count that it passed the earliest request if that is another
@@ -55,22 +59,34 @@ class PrefixMatchQueue:
         self._passed += 1
         self.remove(request)
 
+    def opened(self, request: Request, key: RankKey) -> None:
+        """Keep `request`, which enters the batch with a part of its prompt to compute, at the place of `key`."""
+        self._passed = 0 if self._earliest() is request else self._passed + 1
+        self.move(request, key)
+
     def hold(self, request: Request) -> None:
         """Leave `request` out of the order until `release`."""
         self._held[request] = self._keys.pop(request)
 
     def release(self) -> None:
         """Put all held requests back into the order."""
-        for request, key in self._held.items():
+        held, self._held = self._held, {}
+        for request, key in held.items():
             self.move(request, key)
-        self._held.clear()
 
     def key(self, request: Request) -> RankKey:
         """Return the key of a request that is not held."""
         return self._keys[request]
 
+    def hold_all(self) -> None:
+        """Leave all requests out of the order until `release`."""
+        self._held |= self._keys
+        self._keys.clear()
+
     def first_key(self) -> RankKey | None:
-        """Return the smallest key; None when all requests are held."""
+        """Return the smallest key; None when all requests are held, or the one that goes before all others."""
+        if self._held and self._is_promoted and self._earliest() in self._held:
+            return None
         while self._by_key:
             key, request = self._by_key[0]
             if self._keys.get(request) == key:
@@ -79,13 +95,16 @@ class PrefixMatchQueue:
         return None
 
     def next(self) -> Request:
-        """Return the next request to admit; at least one request must not be held."""
-        earliest = self._earliest()
-        promoted = self._most_passed is not None and self._passed >= self._most_passed
-        if promoted and earliest in self._keys:
-            return earliest
+        """Return the request that goes first; `first_key` must not be None."""
+        if self._is_promoted:
+            return self._earliest()
         self.first_key()
         return self._by_key[0][1]
+
+    @property
+    def _is_promoted(self) -> bool:
+        """Whether the earliest request goes before all others."""
+        return self._most_passed is not None and self._passed >= self._most_passed
 
     def requests(self) -> list[Request]:
         """Return all waiting requests, held ones included, in no particular order."""

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from local_worker.core.accounts.charging import OutputCharge
 from local_worker.core.accounts.levels import FLAT, FairnessLevels
 from local_worker.core.accounts.tree import AccountTree
 from local_worker.core.request import Request
@@ -70,10 +69,7 @@ class QueuePolicy(Protocol):
         """Queue `request`; its `matched_blocks` is up to date."""
 
     def withdrawn(self, request: Request) -> None:
-        """Remove `request`, which was not selected, from the queue and from its client's backlog.
-
-        The client forfeits what it has prepaid for the request: the charge stays, in place of service.
-        """
+        """Remove `request`, which was not selected, from the queue and from its client's backlog."""
 
     def preempted(self, request: Request) -> None:
         """Queue a running `request` again in its old place. This is no arrival: the client's account is not lifted."""
@@ -122,7 +118,9 @@ class QueuePolicyConfig:
     least_weight: int = WEIGHT_ONE  # thousandths: the smallest weight for which the bounds are stated
     most_idle: int = MOST_IDLE  # number of clients (of each level) without requests that keep their accounts
     levels: FairnessLevels = FLAT  # only DLPM has several
-    charge: OutputCharge = OutputCharge.GENERATED  # only DLPM has the others
+    most_debt_tokens: int = 0  # P in cost units, of fair slices only; 0: no request is preempted for its client's debt
+    # Largest number of output tokens that steps generate before their charge is known, of fair slices only.
+    most_uncharged_tokens: int = 0
 
     def seen(self, weight: int) -> "QueuePolicyConfig":
         """Return a configuration whose bounds also hold for requests of `weight` (thousandths)."""
@@ -146,6 +144,17 @@ class QueuePolicyConfig:
     def most_output(self) -> int:
         """`w_q L_output`, the highest cost of one output, in micro-units."""
         return charge(self._longest, self.least_weight)
+
+    @property
+    def most_block(self) -> int:
+        """The highest cost of one block of a prompt, in micro-units."""
+        block = self.block_tokens
+        return charge(max(self.cost.extend(block, 0), self.cost.extend(block, block)), self.least_weight)
+
+    @property
+    def most_uncharged(self) -> int:
+        """The highest cost of what steps generate before their charge is known, in micro-units."""
+        return charge(-(-self._longest * self.most_uncharged_tokens // self.max_output_tokens), self.least_weight)
 
     @property
     def _longest(self) -> int:

@@ -119,7 +119,6 @@ def test_the_report_names_what_is_missed() -> None:
 @pytest.mark.e2e
 @pytest.mark.slow
 def test_beside_each_neighbour_a_fair_policy_answers_the_quiet_user_and_wastes_no_engine(tmp_path: Path) -> None:
-    """Long prompts take all of a step for 20 s in the order of arrival, so that no question is answered in 4 s."""
     names = ("short calls", "prompts of 32,768", "callers that hang up", "bodies that are refused")
     chosen = [each for each in NEIGHBOURS if each.name in names]
     work = Workload(quiet_every=0.4, quiet_prompt=64, quiet_answer=16)
@@ -133,6 +132,6 @@ def test_beside_each_neighbour_a_fair_policy_answers_the_quiet_user_and_wastes_n
     for name in names[:-1]:
         assert by[name, "dlpm"].total > 0.6 * by[name, "fcfs"].total
         assert by[name, "dlpm"].neighbours > 1000
-    assert by["prompts of 32,768", "fcfs"].between is None
+    assert by["prompts of 32,768", "dlpm"].first.p50 < by["prompts of 32,768", "fcfs"].first.p50
     assert by["bodies that are refused", "dlpm"].neighbours == 0
     assert by["bodies that are refused", "dlpm"].first.p50 < by["prompts of 32,768", "fcfs"].first.p50 / 2

@@ -25,8 +25,8 @@ from local_worker.core.accounts.account import Account, Siblings
 from local_worker.core.accounts.tree import AccountTree
 from local_worker.core.delivery import Delivery, HeldOutput
 from local_worker.core.events import RequestTokens, joined
-from local_worker.core.policies.deposits import Deposits
 from local_worker.core.policies.dlpm import DeficitOrder, Dlpm
+from local_worker.core.policies.sliced_dlpm import SlicedDlpm
 from local_worker.core.policies.vtc import Vtc
 from local_worker.core.request import Request
 from serving.cost import charge
@@ -89,21 +89,21 @@ def test_a_structure_that_misses_a_change_now_and_then(
     complains(about)
 
 
-class FreeDlpm(Dlpm):
+class FreeDlpm(SlicedDlpm):
     """Charges nothing."""
 
     def _charge(self, request: Request, micro: int) -> bool:
         return False
 
 
-class FreeOutputDlpm(Dlpm):
+class FreeOutputDlpm(SlicedDlpm):
     """Charges prompts alone."""
 
     def generated(self, request: Request, tokens: int) -> None:
         pass
 
 
-class DoubleDlpm(Dlpm):
+class DoubleDlpm(SlicedDlpm):
     """Charges output twice."""
 
     def generated(self, request: Request, tokens: int) -> None:
@@ -112,27 +112,9 @@ class DoubleDlpm(Dlpm):
 
 
 @pytest.mark.parametrize("policy", [FreeDlpm, FreeOutputDlpm, DoubleDlpm])
-def test_a_policy_that_does_not_charge_the_service(policy: type[Dlpm], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_that_does_not_charge_the_service(policy: type[SlicedDlpm], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(LOCAL_POLICIES, "dlpm", policy)
     complains("not charged by service and rounds alone")
-
-
-def charging_when_reserved(spec: ClusterSpec, rng: random.Random) -> ClusterSpec:
-    worker = replace(spec.worker, policy="dlpm", charge="reserved", kv_tokens=4096, max_running=64)
-    return replace(spec, worker=worker)
-
-
-def test_deposits_that_are_not_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rehearsal, "with_charge", charging_when_reserved)
-    monkeypatch.setattr(Deposits, "give_back", lambda deposits, request: bool(deposits._left.pop(request, {})))
-    complains("not charged by service and rounds alone")
-
-
-def test_output_that_is_charged_late_where_it_should_be_charged_when_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Balances then fall by more than the cost of one request."""
-    monkeypatch.setattr(rehearsal, "with_charge", charging_when_reserved)
-    monkeypatch.setattr(Deposits, "make", lambda deposits, request: None)
-    complains(r"balance -\d+ not in")
 
 
 class FreeOutputVtc(Vtc):
@@ -148,7 +130,7 @@ def test_a_counter_below_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ranked_without_regard_to_credit(order: DeficitOrder, account: Account) -> tuple[int, ...] | None:
-    return order._best(account) if account.waiting else None
+    return order._best(account) if account.hungry else None
 
 
 def test_a_balance_out_of_its_range(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +139,7 @@ def test_a_balance_out_of_its_range(monkeypatch: pytest.MonkeyPatch) -> None:
     complains(r"balance -\d+ not in")
 
 
-class Partial(Dlpm):
+class Partial(SlicedDlpm):
     """Gives one client credit whenever it has none."""
 
     def generated(self, request: Request, tokens: int) -> None:
@@ -173,7 +155,7 @@ def test_a_gap_above_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     complains("above the bound", 7)
 
 
-class Leaves(Dlpm):
+class Leaves(SlicedDlpm):
     """Charges the lowest accounts alone, so that who has many of them has as many shares."""
 
     def _charge(self, request: Request, micro: int) -> bool:
@@ -186,7 +168,7 @@ def test_accounts_above_the_lowest_that_are_not_charged(monkeypatch: pytest.Monk
     complains("not charged by service and rounds alone")
 
 
-class PartialBelow(Dlpm):
+class PartialBelow(SlicedDlpm):
     """Gives one user of a tenant credit whenever it has none, where users are below their tenants."""
 
     def generated(self, request: Request, tokens: int) -> None:
@@ -201,7 +183,11 @@ def test_a_gap_above_the_bound_below_the_highest_level(monkeypatch: pytest.Monke
     def with_tenants(spec: ClusterSpec, rng: random.Random) -> ClusterSpec:
         return replace(spec, worker=replace(spec.worker, fairness_levels="tenant,user"))
 
+    def with_little_debt(spec: ClusterSpec, rng: random.Random) -> ClusterSpec:
+        return replace(spec, worker=replace(spec.worker, preemption_quanta=1))
+
     monkeypatch.setattr(rehearsal, "with_levels", with_tenants)
+    monkeypatch.setattr(rehearsal, "with_preemption", with_little_debt)
     monkeypatch.setitem(LOCAL_POLICIES, "dlpm", PartialBelow)
     complains("above the bound", 7)
 

@@ -23,7 +23,6 @@ class Item:
     output: int = 0  # tokens generated so far
     path: tuple[str, ...] = ()  # names of its accounts, the highest first
     user_weight: int = 1000  # at all levels but the highest
-    deposit: dict[tuple[str, ...], int] = field(default_factory=dict)  # what its accounts have paid for output ahead
 
     def charge(self, micro: int) -> int:
         return micro * 1000 // self.weight
@@ -86,12 +85,7 @@ class NaiveDlpm:
 
 @dataclass
 class NaiveHierarchy:
-    """DLPM Algorithm 1 in each group of siblings: `q` by path.
-
-    With `deposits` a request pays at admission for all its output, and at its end gets back what it did not use.
-    """
-
-    deposits: bool = False
+    """DLPM Algorithm 1 in each group of siblings: `q` by path."""
 
     q: dict[tuple[str, ...], int] = field(default_factory=dict)
     queue: list[Item] = field(default_factory=list)
@@ -127,26 +121,16 @@ class NaiveHierarchy:
                 added.append(item)
                 self.charge(item, item.extend)
                 self.charge(item, W_Q * item.beyond)
-                if self.deposits:
-                    owed = W_Q * max(0, item.longest - max(item.beyond, item.output))
-                    item.deposit = {path: item.over_weight(path, owed) for path in above(item)}
-                    for path, paid in item.deposit.items():
-                        self.q[path] -= paid
                 self.queue.remove(item)
                 self.running[item.arrival] = item
         return added
 
     def charge(self, item: Item, micro: int) -> None:
         for path in above(item):
-            owed = item.over_weight(path, micro)
-            paid = min(owed, item.deposit.get(path, 0))
-            if paid:
-                item.deposit[path] -= paid
-            self.q[path] -= owed - paid
+            self.q[path] -= item.over_weight(path, micro)
 
     def finished(self, arrival: int) -> None:
-        for path, left in self.running.pop(arrival).deposit.items():
-            self.q[path] += left
+        del self.running[arrival]
 
     def generated(self, arrival: int, tokens: int) -> None:
         item = self.running[arrival]

@@ -14,7 +14,7 @@ from fairlead.token_ids import pack_ids
 from local_worker.core.engine_cache import EngineCache
 from local_worker.core.external import ExternalBatch
 from local_worker.core.limits import BatchLimits
-from local_worker.core.policies import POLICIES, QueuePolicyConfig
+from local_worker.core.policies import WHOLE_POLICIES, QueuePolicyConfig
 from local_worker.core.queue import RequestQueue
 from local_worker.core.request import Request
 from serving.blocks import chain, unpack_digests
@@ -44,7 +44,7 @@ def make_batch(*, policy: str = "dlpm", pages: int = 20, max_running: int = 4, t
         max_waiting=1000,
         max_waiting_per_client=1000,
     )
-    return ExternalBatch(RequestQueue(POLICIES[policy](config), EngineCache(pages, BLOCK), cost, limits))
+    return ExternalBatch(RequestQueue(WHOLE_POLICIES[policy](config), EngineCache(pages, BLOCK), cost, limits))
 
 
 def make_request(client: str, tokens: list[int], output: int, arrival: int, deadline: float | None = None) -> Request:

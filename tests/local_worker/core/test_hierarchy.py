@@ -1,7 +1,7 @@
 """Hierarchical DLPM: the pseudo-code in each group of siblings, the theorems at each level, attacks on the shares."""
 
 from collections import defaultdict, deque
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from local_worker.core.accounts.account import Account, Path
-from local_worker.core.accounts.charging import OutputCharge
 from local_worker.core.accounts.levels import FairnessLevels
 from local_worker.core.batcher import Batcher
 from local_worker.core.limits import AdmissionMode
@@ -18,7 +17,7 @@ from local_worker.core.plan import Plan
 from local_worker.core.policies.dlpm import MAX_REMATCHED, Dlpm
 from local_worker.core.request import Request
 from serving.bounded_client_map import MOST_IDLE
-from serving.cost import COSTS, MICRO, charge
+from serving.cost import COSTS, MICRO
 from serving.sampling_params import SamplingParams
 from tests.local_worker.core.models import Item, NaiveHierarchy
 from tests.local_worker.core.test_batcher import (
@@ -45,7 +44,7 @@ from tests.local_worker.core.test_policies import (
     play,
     room_for,
 )
-from tests.local_worker.engine.driving import make_batcher, make_request
+from tests.local_worker.engine.driving import WHOLE_DLPM, make_batcher, make_request
 
 ALL = FairnessLevels.parse("tenant,user,interaction")
 LEVELS = ("user", "tenant", "tenant,user", "user,interaction", "tenant,user,interaction")
@@ -77,16 +76,13 @@ def item_of(driver: Driver, request: Request) -> Item:
     return replace(item(driver.room, request), path=request.path, user_weight=request.user_weight)
 
 
-@pytest.mark.parametrize("charge", [OutputCharge.GENERATED, OutputCharge.RESERVED])
 @pytest.mark.parametrize("text", LEVELS)
 @settings(max_examples=40, deadline=None)
 @given(history=HISTORY)
-def test_dlpm_is_algorithm_1_in_each_group_of_siblings(
-    text: str, charge: OutputCharge, history: list[tuple[Any, ...]]
-) -> None:
+def test_dlpm_is_algorithm_1_in_each_group_of_siblings(text: str, history: list[tuple[Any, ...]]) -> None:
     levels = FairnessLevels.parse(text)
-    policy = Dlpm(replace(CONFIG, levels=levels, charge=charge))
-    model = NaiveHierarchy(deposits=charge is OutputCharge.RESERVED)
+    policy = Dlpm(replace(CONFIG, levels=levels))
+    model = NaiveHierarchy()
     driver = Driver(policy)
     requests: dict[int, Request] = {}
 
@@ -120,23 +116,11 @@ WEIGHTS = {"s": (1000, 1000), "s/u": (3000, 500), "s/v": (500, 3000), "t/u": (10
 Row = dict[Path, tuple[int, bool]]
 
 
-@dataclass
-class History:
-    """Rows of (service over weight, backlogged), and the same with what is left of deposits added to the service."""
-
-    attained: list[Row] = field(default_factory=list)
-    committed: list[Row] = field(default_factory=list)
-    most_deposits: dict[Path, int] = field(default_factory=dict)  # the largest sum of the account's deposits
-
-
-def history(batcher: Batcher, arrivals: list[Arrival], ahead: int, used: list[int], weighted: bool) -> History:
+def history(batcher: Batcher, arrivals: list[Arrival], ahead: int, used: list[int], weighted: bool) -> list[Row]:
     """Per step: (service over weight, backlogged) of each account. See test_batcher.histories."""
-    record = History()
-    policy = batcher.queue.policy
-    assert isinstance(policy, Dlpm)
     launched: deque[Plan] = deque()
     pending = deque(sorted(enumerate(arrivals), key=lambda entry: entry[1][4]))
-    rows = record.attained
+    rows: list[Row] = []
     service: dict[Path, int] = defaultdict(int)
     seen: dict[Account, int] = {}  # an account that was forgotten begins again from zero
     while pending or len(batcher.queue.waiting) or len(batcher.queue.running) or launched:
@@ -149,7 +133,7 @@ def history(batcher: Batcher, arrivals: list[Arrival], ahead: int, used: list[in
                 request.weight, request.user_weight = WEIGHTS[request.client]
             batcher.queue.submit(request, 0.0)
         plan = batcher.plan(0.0)
-        backlogged = {account.path for request in batcher.queue.waiting for account in request.account.lineage}
+        backlogged = {account.path for account in batcher.queue.accounts if account.hungry}
         if plan is not None:
             launched.append(plan)
         if len(launched) > (ahead if plan is not None else 0):
@@ -163,21 +147,15 @@ def history(batcher: Batcher, arrivals: list[Arrival], ahead: int, used: list[in
         row: Row = defaultdict(lambda: (0, False))
         row |= {path: (weighted, path in backlogged) for path, weighted in service.items()}
         rows.append(row)
-        deposits = {path: policy.deposits_at(path) for path in service}
-        committed: Row = defaultdict(lambda: (0, False))
-        committed |= {path: (row[path][0] + deposit, row[path][1]) for path, deposit in deposits.items()}
-        record.committed.append(committed)
-        for path, deposit in deposits.items():
-            record.most_deposits[path] = max(deposit, record.most_deposits.get(path, 0))
         if len(rows) % CHECK_EVERY == 0:
             batcher.check_invariants()
         check_balances(batcher)
     batcher.check_invariants()
-    return record
+    return rows
 
 
 def check_balances(batcher: Batcher) -> None:
-    """DLPM Theorem A.1 at each level: -U < q <= Q^u, or Q^u + V where deposits are given back."""
+    """DLPM Theorem A.1 at each level: -U < q <= Q^u."""
     policy = batcher.queue.policy
     assert isinstance(policy, Dlpm)
     least, most = policy.balance_range_micro
@@ -186,25 +164,25 @@ def check_balances(batcher: Batcher) -> None:
 
 
 def tight(
+    policy: str,
     admission: AdmissionMode,
     cost: str,
     least_weight: int,
     most_idle: int,
-    charge: OutputCharge = OutputCharge.GENERATED,
 ) -> Batcher:
     return make_batcher(
         pages=PAGES,
         token_budget=16,
         max_running=4,
         max_prompt_tokens=24,
-        policy="dlpm",
+        policy=policy,
         admission=admission,
         max_output_tokens=LONGEST_OUTPUT,
         cost=COSTS[cost](),
         least_weight=least_weight,
         most_idle=most_idle,
         levels=ALL,
-        charge=charge,
+        most_debt_tokens=64,
     )
 
 
@@ -218,7 +196,6 @@ def tight(
     ahead=AHEAD,
     used=USED,
     most_idle=st.sampled_from((0, MOST_IDLE)),
-    charge=st.sampled_from(OutputCharge),
 )
 def test_siblings_that_stay_backlogged_differ_by_at_most_the_bound(
     admission: AdmissionMode,
@@ -228,12 +205,11 @@ def test_siblings_that_stay_backlogged_differ_by_at_most_the_bound(
     ahead: int,
     used: list[int],
     most_idle: int,
-    charge: OutputCharge,
 ) -> None:
     """Theorems 4.1 and A.1 at each level, and 4.2 against siblings that are not backlogged, also where accounts are
     forgotten."""
-    batcher = tight(admission, cost, 500 if weighted else 1000, most_idle, charge)
-    rows = history(batcher, arrivals, ahead, used, weighted).attained
+    batcher = tight(WHOLE_DLPM, admission, cost, 500 if weighted else 1000, most_idle)
+    rows = history(batcher, arrivals, ahead, used, weighted)
     bound = batcher.queue.policy.bound_micro
     assert bound is not None
     paths = dict.fromkeys(path for row in rows for path in row)
@@ -241,35 +217,6 @@ def test_siblings_that_stay_backlogged_differ_by_at_most_the_bound(
         if behind[:-1] == lead[:-1]:
             assert worst_lead(rows, behind, lead, both=False) <= bound  # type: ignore[arg-type]
     assert batcher.queue.fairness_gap <= bound
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("weighted", [False, True], ids=["equal", "weights"])
-@pytest.mark.parametrize("cost", COSTS)
-@pytest.mark.parametrize("admission", AdmissionMode)
-@settings(max_examples=10, deadline=None)
-@given(arrivals=REQUESTS, ahead=AHEAD, used=USED)
-def test_with_deposits_the_committed_service_differs_by_the_cost_of_one_request(
-    admission: AdmissionMode,
-    cost: str,
-    weighted: bool,
-    arrivals: list[Arrival],
-    ahead: int,
-    used: list[int],
-) -> None:
-    """Siblings of which one is backlogged: 2 (c + Q), and for callers that do not generate what they reserve, or whose
-    requests are preempted, the deposits that were given back at one time."""
-    least_weight = 500 if weighted else 1000
-    batcher = tight(admission, cost, least_weight, MOST_IDLE, OutputCharge.RESERVED)
-    record = history(batcher, arrivals, ahead, used, weighted)
-    made = COSTS[cost]()
-    one_request = charge(made.extend(24, 0) + made.decode(LONGEST_OUTPUT, 24, 0), least_weight)
-    exact = used == [1000] and admission is AdmissionMode.RESERVE
-    for behind, lead in permutations(record.most_deposits, 2):
-        if behind[:-1] == lead[:-1]:
-            returned = 0 if exact else record.most_deposits[behind] + record.most_deposits[lead]
-            worst = worst_lead(record.committed, behind, lead, both=False)  # type: ignore[arg-type]
-            assert worst <= 2 * (one_request + 64 * MICRO) + returned
 
 
 # --- attacks --------------------------------------------------------------------------------------------------------
@@ -313,9 +260,10 @@ ATTACKS: dict[str, tuple[list[str], list[str], Path, Path]] = {
 
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("admission", AdmissionMode)
-def test_who_splits_itself_gets_no_more_than_its_sibling(attack: str, admission: AdmissionMode) -> None:
+@pytest.mark.parametrize("policy", ["dlpm", WHOLE_DLPM])
+def test_who_splits_itself_gets_no_more_than_its_sibling(policy: str, attack: str, admission: AdmissionMode) -> None:
     many, one, path_of_many, path_of_one = ATTACKS[attack]
-    batcher = tight(admission, "weighted-tokens", 1000, 10)
+    batcher = tight(policy, admission, "weighted-tokens", 1000, 10)
     flood(batcher, [*many, *one * 5], 250)
     of_many, of_one = units(batcher, path_of_many), units(batcher, path_of_one)
     bound = (batcher.queue.policy.bound_micro or 0) / MICRO

@@ -35,11 +35,6 @@ def after_four_tokens(request: Request, runs: bool) -> bool:
     return request.output_tokens >= 4
 
 
-def as_a_barrier(request: Request, runs: bool) -> bool:
-    """Cancel as soon as the request blocks the queue: before it runs if possible."""
-    return runs or request.reserved > 0
-
-
 class ClosedLoopClients:
     """Clients in closed loops: each request that leaves the worker is replaced by the client's next one."""
 
@@ -102,7 +97,7 @@ def given_alone(policy: str, admission: AdmissionMode) -> int:
     return given(policy, admission, {}, when_it_has_begun)[0]
 
 
-@pytest.mark.parametrize("leaves", [when_it_has_begun, after_four_tokens, as_a_barrier], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("leaves", [when_it_has_begun, after_four_tokens], ids=lambda each: each.__name__)
 @pytest.mark.parametrize("admission", AdmissionMode)
 @pytest.mark.parametrize("policy", FAIR)
 def test_a_client_that_reserves_pages_and_cancels_gets_no_more_than_its_share(

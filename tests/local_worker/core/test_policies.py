@@ -9,16 +9,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from local_worker.core.accounts.charging import OutputCharge
 from local_worker.core.accounts.tree import AccountTree
-from local_worker.core.policies import QueuePolicy, QueuePolicyConfig
-from local_worker.core.policies.barriers import MAX_BYPASS
+from local_worker.core.policies import WHOLE_POLICIES, QueuePolicy, QueuePolicyConfig
 from local_worker.core.policies.dlpm import MAX_MISFITS, MAX_PASSED, MAX_REMATCHED
 from local_worker.core.request import Request
 from serving.bounded_client_map import MOST_IDLE
 from serving.cost import MICRO, Normalized, Profiled, WeightedTokens
 from serving.sampling_params import SamplingParams
-from simulation.spec import LOCAL_POLICIES
+from simulation.spec import LOCAL_POLICIES as SERVED_POLICIES
 from tests.local_worker.core.models import (
     Item,
     NaiveDlpm,
@@ -32,6 +30,7 @@ from tests.local_worker.core.models import (
 )
 from tests.local_worker.engine.driving import BLOCK, make_request
 
+LOCAL_POLICIES = {**SERVED_POLICIES, **WHOLE_POLICIES}
 CLIENTS = "abc"
 CONFIG = QueuePolicyConfig(
     quantum_tokens=Q // MICRO,
@@ -72,7 +71,9 @@ class Room:
         self.left -= extend
         self.order.append(request)
         self._accounts.admitted(request)
-        owed, request.paid = 0 if request.paid else extend, True
+        self._accounts.planned(request)
+        owed = 0 if request.is_charged else extend
+        request.charged = request.prompt_tokens
         return owed
 
     def reserve(self, request: Request) -> range:
@@ -160,7 +161,6 @@ class Driver:
         self.room.left, self.room.order = room, []
         admitted = self.policy.select(self.room)
         assert admitted == self.room.order, "every admission is reported, once and in order"
-        assert not any(request.prepaid for request in admitted), "what was paid ahead is spent"
         for request in admitted:
             self.waiting.remove(request)
         self.running += admitted
@@ -616,6 +616,21 @@ def test_dlpm_counts_anew_when_the_earliest_request_is_withdrawn() -> None:
     assert cold_admissions(driver, cold, MAX_PASSED + 1) == [MAX_PASSED]
 
 
+def test_nothing_of_a_client_goes_before_its_promoted_request_even_if_that_does_not_fit() -> None:
+    driver = Driver(LOCAL_POLICIES["dlpm"](replace(CONFIG, quantum_tokens=1000)))
+    driver.arrive("b", 0, 1)
+    assert len(driver.select(1)) == 1, "so that b has credit"
+    large = driver.arrive("a", 0, 20)
+    passed = 0
+    for _ in range(MAX_PASSED + 2):
+        driver.arrive("a", 16, 4)
+        passed += len(driver.select(19))
+    assert passed == MAX_PASSED
+    other = driver.arrive("b", 0, 1)
+    assert driver.select(19) == [other], "only its own client is held up"
+    assert driver.select(20)[0] is large
+
+
 def test_strict_paper_promotes_no_request() -> None:
     driver = Driver(LOCAL_POLICIES["dlpm"](replace(CONFIG, strict_paper=True)))
     assert cold_admissions(driver, [driver.arrive("a", 0, 4)], 3 * MAX_PASSED) == []
@@ -631,112 +646,9 @@ def test_dlpm_leaves_out_who_awaits_a_prefix_and_strict_paper_does_not() -> None
         assert driver.select(100) == ([] if strict else [first]), "it is back in the order"
 
 
-def test_who_awaits_a_prefix_does_not_become_a_barrier() -> None:
-    driver = Driver(LOCAL_POLICIES["dlpm"](replace(CONFIG, quantum_tokens=1000)))
-    driver.room.awaiting = [driver.arrive("a", 0, 4)]
-    for _ in range(2 * MAX_BYPASS):
-        driver.arrive("b", 4, 1)
-    assert len(driver.select(1000)) == 2 * MAX_BYPASS, "all others enter"
-    assert driver.policy.balance("a") == 1000 * MICRO, "and nothing was charged ahead"
-
-
 ROOMY = replace(CONFIG, quantum_tokens=1000)  # one round lasts
 CREDIT = 1000 * MICRO
 LARGE = 20
-
-
-def bar(driver: Driver, cached: int = 0, beyond: int = 0) -> Request:
-    """A request of client b that does not fit, passed by those of a until it would be a barrier."""
-    large = driver.arrive("b", cached, LARGE - cached, beyond=beyond)
-    for _ in range(2 * MAX_BYPASS):
-        driver.arrive("a", 0, 1)
-        if not driver.select(LARGE - cached - 1):
-            break
-    return large
-
-
-def test_a_barrier_is_charged_once_when_it_is_raised() -> None:
-    driver = Driver(LOCAL_POLICIES["dlpm"](ROOMY))
-    large = bar(driver)
-    assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
-    assert driver.select(LARGE - 1) == [], "nobody passes a barrier"
-    assert driver.select(LARGE + 1) == [large, driver.running[-1]], "after it, others enter in the same step"
-    assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
-
-
-def test_a_barrier_is_charged_for_what_is_not_cached() -> None:
-    driver = Driver(LOCAL_POLICIES["dlpm"](ROOMY))
-    bar(driver, cached=8)
-    assert driver.policy.balance("b") == CREDIT - (LARGE - 8) * MICRO
-
-
-def test_a_barrier_pays_for_the_room_that_it_keeps_free() -> None:
-    driver = Driver(LOCAL_POLICIES["dlpm"](ROOMY))
-    large = bar(driver, beyond=7)
-    assert driver.policy.balance("b") == CREDIT - (LARGE + 2 * 7) * MICRO
-    assert driver.select(LARGE) == [large]
-    assert driver.policy.balance("b") == CREDIT - (LARGE + 2 * 7) * MICRO
-
-
-def test_a_barrier_makes_its_deposit_when_it_is_raised_and_its_output_costs_nothing_more() -> None:
-    driver = Driver(LOCAL_POLICIES["dlpm"](replace(ROOMY, charge=OutputCharge.RESERVED)))
-    large = bar(driver)
-    deposit = 2 * (LARGE + 1)  # for all that it may generate
-    assert driver.policy.balance("b") == CREDIT - (LARGE + deposit) * MICRO
-    assert large in driver.select(LARGE)
-    large.tokens += [0] * 3
-    driver.policy.generated(large, 3)
-    assert driver.policy.balance("b") == CREDIT - (LARGE + deposit) * MICRO
-    driver.finish(large)
-    assert driver.policy.balance("b") == CREDIT - (LARGE + 2 * 3) * MICRO
-
-
-def test_who_stops_before_its_output_ends_gets_back_the_deposit() -> None:
-    driver = Driver(LOCAL_POLICIES["dlpm"](replace(ROOMY, charge=OutputCharge.RESERVED)))
-    running = driver.arrive("c", 0, 4)
-    driver.select(4)
-    driver.preempt(running)
-    assert driver.policy.balance("c") == CREDIT - 4 * MICRO
-    driver.withdraw(running)
-    barrier = bar(driver)
-    driver.withdraw(barrier)
-    assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
-
-
-@pytest.mark.parametrize("spare", [0, 1])
-def test_only_a_client_in_credit_raises_a_barrier(spare: int) -> None:
-    """A client spends its credit on small requests, which pass its large one for the time that makes a barrier."""
-    driver = Driver(LOCAL_POLICIES["dlpm"](replace(CONFIG, quantum_tokens=MAX_BYPASS + spare)))
-    driver.arrive("b", 0, LARGE)
-    for _ in range(MAX_BYPASS):
-        driver.arrive("b", 0, 1)
-        driver.select(LARGE - 1)
-    after = 1 - LARGE if spare else MAX_BYPASS  # a client without credit gets a quantum
-    assert driver.policy.balance("b") == after * MICRO
-
-
-def test_a_cancelled_barrier_keeps_its_charge_and_stops_blocking() -> None:
-    driver = Driver(LOCAL_POLICIES["dlpm"](ROOMY))
-    large = bar(driver)
-    driver.withdraw(large)
-    assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
-    assert driver.select(LARGE - 1) == driver.running[-1:]
-
-
-def test_a_client_raises_one_barrier_per_round() -> None:
-    driver = Driver(LOCAL_POLICIES["dlpm"](ROOMY))
-    for _ in range(2):
-        large = bar(driver)
-        assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
-        driver.withdraw(large)
-
-
-def test_no_request_enters_in_a_step_after_a_barrier_was_raised() -> None:
-    driver = Driver(LOCAL_POLICIES["dlpm"](ROOMY))
-    driver.arrive("b", 0, 100)
-    for _ in range(2 * MAX_BYPASS):
-        driver.arrive("a", 0, 1)
-    assert len(driver.select(99)) == MAX_BYPASS
 
 
 @pytest.mark.parametrize("misfits", [MAX_MISFITS - 1, MAX_MISFITS])
@@ -746,62 +658,6 @@ def test_a_step_looks_past_a_bounded_number_of_requests_that_do_not_fit(misfits:
         driver.arrive("b", 8, LARGE)
     small = driver.arrive("a", 0, 1)
     assert driver.select(LARGE - 1) == [small][: MAX_MISFITS - misfits]
-
-
-def test_a_preempted_request_counts_anew_how_often_it_was_passed() -> None:
-    driver = Driver(LOCAL_POLICIES["dlpm"](ROOMY))
-    large = driver.arrive("b", 0, LARGE)
-    for passed in range(MAX_BYPASS - 1):
-        driver.arrive("a", 0, 1)
-        assert len(driver.select(LARGE - 1)) == 1, passed
-    assert driver.select(LARGE) == [large]
-    driver.preempt(large)
-    for passed in range(2):
-        driver.arrive("a", 0, 1)
-        assert len(driver.select(LARGE - 1)) == 1, passed
-
-
-def test_a_client_raises_another_barrier_in_the_next_round() -> None:
-    driver = Driver(LOCAL_POLICIES["dlpm"](ROOMY))
-    large = bar(driver)
-    assert large in driver.select(LARGE)
-    for request in (large, driver.running[0]):
-        request.tokens += [0] * (CREDIT // MICRO)
-        driver.policy.generated(request, CREDIT // MICRO)
-    bar(driver)
-    assert driver.select(LARGE - 1) == [], "nobody passes a barrier"
-
-
-def test_a_barrier_whose_prefix_is_cached_meanwhile_gets_nothing_back() -> None:
-    driver = Driver(LOCAL_POLICIES["dlpm"](ROOMY))
-    driver.keep(0)
-    large = bar(driver, cached=LARGE - 4)
-    driver.keep(LARGE)
-    assert large in driver.select(LARGE)
-    assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
-
-
-def test_the_barrier_of_a_preempted_request_costs_nothing_again() -> None:
-    driver = Driver(LOCAL_POLICIES["dlpm"](ROOMY))
-    large = driver.arrive("b", 0, LARGE)
-    driver.arrive("a", 0, 1)
-    assert driver.select(LARGE + 1)[0] is large
-    driver.preempt(large)
-    for _ in range(MAX_BYPASS):
-        driver.arrive("a", 0, 1)
-        driver.select(LARGE - 1)
-    driver.arrive("a", 0, 1)
-    assert driver.select(LARGE - 1) == [], "nobody passes a barrier"
-    assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
-
-
-def test_strict_paper_has_no_barriers() -> None:
-    driver = Driver(LOCAL_POLICIES["dlpm"](replace(ROOMY, strict_paper=True)))
-    large = bar(driver)
-    assert driver.policy.balance("b") == CREDIT
-    assert large in driver.waiting
-    first, hot = driver.arrive("a", 0, 1), driver.arrive("a", 8, 1)
-    assert driver.select(3) == [hot, first]
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -836,7 +692,7 @@ def test_the_smallest_balance_is_credit() -> None:
 
 U = 64 + 2 * 256  # of CONFIG: the cost of the longest prompt and of the output that fits in memory
 BOUNDS = [
-    ("dlpm", False, 2 * (U + 2 * 64 + 10)),  # a barrier adds one output
+    ("dlpm", False, 2 * (U + 10)),
     ("dlpm", True, 2 * (U + 10)),
     ("drr", False, 2 * (U + 10) + 10),
     ("vtc", False, 2 * 2 * 256),
@@ -849,14 +705,6 @@ def test_a_bound_is_the_one_of_the_theorem(name: str, strict: bool, bound: int) 
     assert policy.bound_micro == bound * MICRO
     if name == "dlpm":
         assert policy.balance_range_micro == (-(bound // 2 - 10) * MICRO, 10 * MICRO)
-
-
-@pytest.mark.parametrize(("strict", "returned"), [(False, 2 * 256 + 2 * 64), (True, 2 * 256)])
-def test_the_bound_of_dlpm_that_charges_ahead_adds_what_may_be_given_back(strict: bool, returned: int) -> None:
-    policy = LOCAL_POLICIES["dlpm"](replace(CONFIG, strict_paper=strict, charge=OutputCharge.RESERVED))
-    request = 64 + 2 * 64
-    assert policy.balance_range_micro == (-request * MICRO, (10 + returned) * MICRO)
-    assert policy.bound_micro == 2 * (request + 10 + returned) * MICRO
 
 
 def test_vtcs_bound_is_the_one_of_the_longest_prompt_where_that_costs_more() -> None:

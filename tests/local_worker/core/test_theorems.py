@@ -8,7 +8,7 @@ from serving.cost import MICRO
 from serving.sampling_params import SamplingParams
 from simulation.spec import LOCAL_POLICIES
 from tests.local_worker.core.test_batcher import PAGES, REQUESTS, histories, serve_step, tight
-from tests.local_worker.engine.driving import BLOCK, make_request
+from tests.local_worker.engine.driving import BLOCK, WHOLE_DLPM, make_request
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +58,7 @@ FLOODS = st.lists(
 )
 
 
-@pytest.mark.parametrize("name", ["dlpm", "drr", "vtc"])
+@pytest.mark.parametrize("name", ["dlpm", WHOLE_DLPM, "drr", "vtc"])
 @settings(max_examples=40, deadline=None)
 @given(floods=FLOODS, length=st.integers(1, 14), at=st.integers(0, 40))
 def test_a_newcomer_is_dispatched_after_a_bounded_amount_of_service_to_others(

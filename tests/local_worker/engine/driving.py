@@ -5,13 +5,12 @@ from collections import deque
 from collections.abc import Sequence
 
 from fairlead.token_ids import pack_ids
-from local_worker.core.accounts.charging import OutputCharge
 from local_worker.core.accounts.levels import FLAT, FairnessLevels
 from local_worker.core.batch import Batch, Engine, PendingStep
 from local_worker.core.batcher import Batcher
 from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.plan import Plan
-from local_worker.core.policies import QueuePolicyConfig
+from local_worker.core.policies import WHOLE_POLICIES, QueuePolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.queue import RequestQueue
 from local_worker.core.request import Request
@@ -21,6 +20,8 @@ from serving.cost import WEIGHT_ONE, Cost, WeightedTokens
 from serving.sampling_params import SamplingParams
 from simulation.spec import LOCAL_POLICIES
 
+WHOLE_DLPM = "dlpm over whole requests"
+POLICIES = {**LOCAL_POLICIES, WHOLE_DLPM: WHOLE_POLICIES["dlpm"]}
 BLOCK = 4
 SEED = 7
 
@@ -42,7 +43,8 @@ def make_batcher(
     most_idle: int = MOST_IDLE,
     block_tokens: int = BLOCK,
     levels: FairnessLevels = FLAT,
-    charge: OutputCharge = OutputCharge.GENERATED,
+    most_debt_tokens: int = 1024,
+    ahead: int = 1,
     decode_run: int = 1,
 ) -> Batcher:
     cost = cost or WeightedTokens()
@@ -56,7 +58,8 @@ def make_batcher(
         most_idle=most_idle,
         block_tokens=block_tokens,
         levels=levels,
-        charge=charge,
+        most_debt_tokens=most_debt_tokens,
+        most_uncharged_tokens=max_running * decode_run * (1 + ahead),
         most_output_tokens=together if admission is AdmissionMode.OPTIMISTIC else min(together, pages * block_tokens),
     )
     limits = BatchLimits(
@@ -68,7 +71,7 @@ def make_batcher(
         admission=admission,
     )
     cache = PrefixCache(pages, block_tokens)
-    return Batcher(RequestQueue(LOCAL_POLICIES[policy](config), cache, cost, limits), eos, decode_run)
+    return Batcher(RequestQueue(POLICIES[policy](config), cache, cost, limits), eos, decode_run)
 
 
 def make_request(

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from local_worker.core.accounts.account import Account
 from local_worker.core.accounts.levels import FairnessLevels
 from local_worker.core.accounts.tree import AccountTree
-from local_worker.core.policies.barriers import MAX_BYPASS, Barriers
 from local_worker.core.policies.dlpm import DeficitOrder
 from local_worker.core.policies.prefix_match_queue import PrefixMatchQueue
 from local_worker.core.request import Request
@@ -198,30 +197,6 @@ def test_a_client_whose_requests_are_released_is_next_again() -> None:
     order.check()
     order.charge(leaf, Q)
     assert order.order.next_leaf() is leaf
-
-
-def test_a_barrier_is_raised_with_the_least_credit_and_once_in_a_round() -> None:
-    order, barriers = Order(USER), Barriers()
-    leaf = order.waits("a")
-    [request] = order.requests
-
-    def raises() -> bool:
-        for _ in range(MAX_BYPASS - 1):
-            assert barriers.passed([request]) is None
-        raised = barriers.passed([request])
-        assert barriers.request is raised
-        barriers.left(request)
-        return raised is request
-
-    assert not raises(), "without credit"
-    order.order.next_leaf()
-    assert order.charge(leaf, Q - 1) == 1
-    order.check()
-    assert raises()
-    assert not raises()
-    order.charge(leaf, 1)
-    order.order.next_leaf()
-    assert raises(), "in the next round"
 
 
 def test_accounts_have_one_level_unless_more_are_asked_for() -> None:

@@ -32,7 +32,10 @@ class Calls:
 
     def start(self, request: Request) -> None:
         self.tree.admitted(request)
-        self.ledger.admitted(request)
+        self.ledger.admitted(request, request.cached)
+        self.tree.planned(request)
+        request.charged = request.prompt_tokens
+        self.ledger.extended(request, (request.prompt_tokens - request.cached) * MICRO)
 
     def served(self, client: str, tokens: int) -> Request:
         request = self.arrives(client, tokens)
@@ -79,20 +82,21 @@ def test_a_request_that_was_preempted_is_not_charged_again() -> None:
     calls = Calls()
     request = calls.served("s/u", 4)
     calls.ledger.preempted(request)
-    calls.ledger.readmitted(request, 3)
-    assert calls.ledger.recomputed_tokens == 3
+    calls.ledger.readmitted(request)
+    calls.ledger.recomputed(request, 3, 0)
+    assert (calls.ledger.recomputed_tokens, calls.ledger.prompt_tokens) == (3, 4)
     assert calls.weighted() == [[4]] * 3
-
-
-def test_the_prepayment_of_a_withdrawn_request_counts_as_service_of_its_client() -> None:
-    calls = Calls()
-    request = calls.arrives("s/u")
-    request.weight, request.prepaid = 2000, 10 * MICRO
-    calls.tree.withdrawn(request)
-    calls.ledger.withdrawn(request)
     [account] = calls.tree.clients
-    assert (account.service, account.weighted, account.waiting) == (0, 5 * MICRO, 0)
-    assert calls.weighted() == [[5], [10], [10]]
+    assert account.service == 4 * MICRO
+
+
+def test_slices_that_are_computed_again_count_for_fairness_and_not_as_service() -> None:
+    calls = Calls()
+    request = calls.served("s/u", 4)
+    calls.ledger.recomputed(request, 3, 3 * MICRO)
+    assert calls.weighted() == [[4 + 3]] * 3
+    [account] = calls.tree.clients
+    assert (account.service, request.service) == (4 * MICRO, 4 * MICRO)
 
 
 def test_the_gap_of_a_level_is_between_siblings_that_wait() -> None:

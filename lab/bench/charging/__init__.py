@@ -1,1 +1,0 @@
-"""Measurements of when DLPM charges for output."""

@@ -1,0 +1,176 @@
+"""DLPM whose unit is the slice: the next part of a prompt, or one output token. Unit of fairness: as DLPM.
+
+Algorithm 1 decides about whole requests: a prompt is charged when it enters, and its request keeps its place until it
+ends. Its bound therefore contains the longest prompt and all of memory. Here an account has a turn only until its
+balance is spent, and a request whose account is more than P in debt gives way to one with credit. The bound is
+2 (U' + Q), where U' contains neither: see docs/fairness.md, "Fair slices", with the proof.
+
+A request is hungry while it waits or is open: it runs, and has a part of its prompt that no step was given. Open
+requests stay in their accounts' queues, and what is planned of them counts as their match. The order, the refills and
+the charges are those of `dlpm`; the division of a step into turns is in `turns`.
+"""
+
+from collections.abc import Iterator
+
+from local_worker.core.accounts.account import Account
+from local_worker.core.policies.dlpm import MAX_REMATCHED, Dlpm
+from local_worker.core.policies.dlpm_bounds import SliceBounds
+from local_worker.core.policies.protocol import QueuePolicyConfig, StepBudget
+from local_worker.core.request import Request
+from serving.cost import MICRO, WEIGHT_ONE
+
+
+class SlicedDlpm(Dlpm):
+    """DLPM over slices; see Dlpm."""
+
+    def __init__(self, config: QueuePolicyConfig) -> None:
+        super().__init__(config)
+        self._bounds = SliceBounds(config)
+        self._debt = config.most_debt_tokens * MICRO  # P
+        self._held: list[Request] = []  # left out until the end of the step
+        self._rematches = 0  # number of requests that the step may still look up again
+        self._beyond: dict[Account, bool] = {}  # what the step has asked for
+        self.open: dict[Request, None] = {}
+
+    @property
+    def has_preemption(self) -> bool:
+        """Whether requests give way to others."""
+        return self._debt > 0
+
+    # --- the queue ---
+
+    def arrived(self, request: Request) -> None:
+        """Queue `request`. Where none of an account's siblings was hungry, nobody was wronged by their debts, and they
+        are forgiven; see QueuePolicy."""
+        for account in request.account.lineage:
+            if account.hungry == 1 and account.siblings.hungry == 1:
+                account.siblings.forgive()
+        super().arrived(request)
+
+    def preempted(self, request: Request) -> None:
+        """See QueuePolicy."""
+        if request in self.open:
+            del self.open[request]
+            self._queue(request).remove(request)
+        super().preempted(request)
+
+    def finished(self, request: Request) -> None:
+        """See QueuePolicy."""
+        self._close(request)
+
+    def entered(self, request: Request, budget: StepBudget) -> None:
+        """Record that `request` has entered the batch and is open; charge for its room."""
+        self._missing.left(request)
+        self._queue(request).opened(request, self._key(request, request.computed))
+        self.open[request] = None
+        self._reserve(request, budget)
+        self._order.rank(request.account)
+
+    def planned(self, request: Request, stop: int) -> None:
+        """Record that a step was given the tokens of an open `request` before `stop`."""
+        if stop < request.due:
+            self._queue(request).move(request, self._key(request, stop))
+            self._order.rank(request.account)
+        else:
+            self._close(request)
+
+    def _close(self, request: Request) -> None:
+        """Remove `request` from its queue if it is open."""
+        if request in self.open:
+            del self.open[request]
+            self._queue(request).remove(request)
+            self._leave_queue(request)
+
+    # --- turns ---
+
+    def begin_step(self, budget: StepBudget) -> None:
+        """Look up a bounded number of requests whose match may have grown since the last step."""
+        self._rematch_changed(budget)
+        self._rematches = MAX_REMATCHED
+        self._beyond.clear()
+
+    def next(self, budget: StepBudget) -> Request | None:
+        """Return the best hungry request of accounts with credit; None if there is none. Refill first where no hungry
+        one has credit (CHECKREFILL)."""
+        while (request := self._next()) is not None:
+            if request in self.open or not self._rematches or not self._rematch(request, budget):
+                return request
+            self._rematches -= 1
+        return None
+
+    def hold(self, request: Request) -> None:
+        """Leave `request` out of the order until `release`; other requests of its account may go."""
+        self._hold(request, self._held)
+
+    def hold_all(self, request: Request) -> None:
+        """Leave all hungry requests of the account of `request` out of the order until `release`."""
+        self._held.append(request)
+        self._queue(request).hold_all()
+        self._order.rank(request.account)
+
+    def release(self) -> None:
+        """Put all that were held back into the order."""
+        held, self._held = self._held, []
+        self._release([request for request in held if request.account in self._order.queues])
+
+    def has_credit(self, request: Request) -> bool:
+        """Return whether all accounts of `request` have credit."""
+        return all(account.balance > 0 for account in request.account.lineage)
+
+    def is_beyond(self, leaf: Account) -> bool:
+        """Return whether an account of the lineage of `leaf` was at least P in debt when the step began; never, if
+        there is no P."""
+        found = self._beyond.get(leaf)
+        if found is None:
+            found = self._beyond[leaf] = any(map(self.is_account_beyond, leaf.lineage))
+        return found
+
+    def is_account_beyond(self, account: Account) -> bool:
+        """Return whether `account` is at least P in debt; never, if there is no P."""
+        return 0 < self._debt <= -account.balance
+
+    def tokens_until_dry(self, request: Request) -> int:
+        """Return the number of prompt tokens after which an account of `request` has no credit; at most 0 if it has
+        none."""
+        return self._tokens_until(request, 0)
+
+    def tokens_until_beyond(self, request: Request) -> int:
+        """Return the number of prompt tokens after which an account of `request` is P in debt."""
+        return self._tokens_until(request, self._debt)
+
+    def _tokens_until(self, request: Request, debt: int) -> int:
+        least = min(
+            [
+                (account.balance + debt) * (request.weight if account.is_highest else request.user_weight)
+                for account in request.account.lineage
+            ]
+        )
+        return -(-least // (WEIGHT_ONE * self._charging.most_per_token))
+
+    def charge_slice(self, request: Request, micro: int) -> None:
+        """Charge the accounts of `request` for a slice, which is computed in its name."""
+        self._charge(request, micro)
+        self._order.rank(request.account)
+
+    def open_by_balance(self) -> list[Request]:
+        """Return the open requests, those of the account with the least debt first."""
+        return sorted(self.open, key=lambda request: (-request.account.balance, request.arrival))
+
+    def hungry_leaves(self) -> Iterator[Account]:
+        """Iterate over the accounts at the end of paths that have hungry requests."""
+        return iter(self._order.queues)
+
+    def first_waiting(self, leaf: Account) -> Request | None:
+        """Return the request of `leaf` that goes first, if it waits and is not held."""
+        queue = self._order.queues[leaf]
+        request = None if queue.first_key() is None else queue.next()
+        return None if request is None or request in self.open else request
+
+    def check_invariants(self) -> None:
+        """See QueuePolicy."""
+        super().check_invariants()
+        for request in self.open:
+            assert self.accounts.is_open(request), f"{request.id} is open, and its accounts do not know it"
+
+    def _waiting_requests(self) -> list[Request]:
+        return [request for request in super()._waiting_requests() if request not in self.open]

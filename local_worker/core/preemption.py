@@ -1,0 +1,191 @@
+"""Preemption without loss: requests that give their places and pages to a request of an account with credit.
+
+A victim keeps its tokens and waits in its old place in the queue; its pages stay cached until they are needed. It has
+no token in flight when it leaves, so that its stream has no gap and no repeat.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
+
+from local_worker.core.accounts.account import Account
+from local_worker.core.in_flight import InFlight
+from local_worker.core.policies.dlpm import depth
+from local_worker.core.policies.sliced_dlpm import SlicedDlpm
+from local_worker.core.prefix_cache import PrefixCache
+from local_worker.core.queue import RequestQueue
+from local_worker.core.request import Request
+
+PATIENCE = 32  # H: number of steps after which a blocked request goes first, and gets its account's share of pages
+MOST_REPEATED = 0.1  # e: largest part of the work that may be repeated for fairness
+MAX_TRIES = 4  # number of blocked requests for which a step looks for victims
+
+
+class Preemption:
+    """The victims of the steps of one batch, and the work that is repeated for them."""
+
+    def __init__(
+        self,
+        queue: RequestQueue[PrefixCache],
+        policy: SlicedDlpm,
+        in_flight: InFlight,
+        has_part: Callable[[Request], bool],
+        take_back: Callable[[Request], None],
+    ) -> None:
+        self.served = 0  # number of tokens that steps were given
+        self.is_deferred = False  # whether the guard forbade a preemption in this step
+        self.waits_for_commit = False  # whether a victim of this step has to wait for the steps in flight
+        self._queue = queue
+        self._policy = policy
+        self._in_flight = in_flight
+        self._has_part = has_part  # whether the step computes a part of the request's prompt
+        self._take_back = take_back
+        self._now = 0.0
+        self._tries = 0
+        self._found: list[Request] | None = None  # the step's candidates, once it has looked for them
+        self._yielding: set[Request] = set()
+        self._entered: set[Request] = set()
+        self._lost: dict[Request, int] = {}  # preempted request that waits -> its tokens, which may have to be repeated
+
+    def begin(self, now: float) -> None:
+        """Begin a step."""
+        self._now = now
+        self._tries = MAX_TRIES
+        self._found = None
+        self.is_deferred = self.waits_for_commit = False
+        self._yielding, self._entered = set(), set()
+
+    def entered(self, request: Request) -> None:
+        """Record that `request` has entered the batch in this step."""
+        self._entered.add(request)
+        self._lost.pop(request, None)
+
+    def is_yielding(self, request: Request) -> bool:
+        """Return whether `request` takes no part in this step: it has left the batch, or can leave in the next one."""
+        return request in self._yielding
+
+    def patient(self, blocked: Mapping[Request, int]) -> Request | None:
+        """Return the first of `blocked` that was blocked for PATIENCE steps and may go first; None if there is none."""
+        waiting = self._queue.waiting
+        due = (request for request, steps in blocked.items() if steps >= PATIENCE and request in waiting)
+        return next((request for request in due if self._policy.has_credit(request)), None)
+
+    def make_room(self, entering: Request, steps: int) -> bool:
+        """Preempt the requests whose leaving lets in `entering`, which was blocked for `steps` steps; return whether
+        there is room now.
+
+        Victims are requests of accounts at least P in debt. Where these do not suffice, an account within its share of
+        places takes one from accounts in debt that are beyond theirs, and after PATIENCE steps an account within its
+        share of pages takes pages in the same way. Deepest debt first, latest arrival first, only as many as needed.
+        """
+        takes_pages = steps >= PATIENCE and self.is_within_share(entering)
+        if not self._tries or not self._policy.has_preemption or not (takes_pages or self._candidates()):
+            return False
+        self._tries -= 1
+        chosen = self._enough(entering, self._beyond_debt())
+        if chosen is None and self._is_within_places(entering):
+            chosen = self._enough(entering, self._beyond_share(entering, takes_pages))
+        if not chosen or not self._may_repeat(chosen):
+            return False
+        self._yielding.update(chosen)
+        for request in chosen:
+            self._take_back(request)
+        if any(request in self._in_flight for request in chosen):
+            self.waits_for_commit = True
+            return False
+        for request in chosen:
+            self._lost[request] = len(request.tokens)
+            self._queue.preempt(request, self._now)
+        return True
+
+    @property
+    def has_victims(self) -> bool:
+        """Whether a request may still give its place to another in this step."""
+        return self._policy.has_preemption and self._tries > 0 and bool(self._candidates())
+
+    def _candidates(self) -> list[Request]:
+        """Return the running requests of which an account is at least P in debt or holds more than its share of places;
+        the deepest debt first."""
+        if self._found is None:
+            found = {request.account: True for request in self._queue.running}
+            for leaf in found:
+                found[leaf] = self._policy.is_beyond(leaf) or any(map(self._has_too_many, leaf.lineage))
+            self._found = sorted([each for each in self._queue.running if found[each.account]], key=depth)
+        return self._found
+
+    def _has_too_many(self, account: Account) -> bool:
+        return account.running > 1 and account.running > account.share(self._queue.limits.max_running)
+
+    def _can_leave(self, request: Request) -> bool:
+        return (
+            request in self._queue.running
+            and request not in self._yielding
+            and request not in self._entered
+            and not self._has_part(request)
+        )
+
+    def _beyond_debt(self) -> Iterator[Request]:
+        """Iterate over the requests of which an account is at least P in debt: while others are blocked, they would not
+        go on anyway."""
+        for victim in self._candidates():
+            if self._policy.is_beyond(victim.account) and self._can_leave(victim):
+                yield victim
+
+    def _beyond_share(self, entering: Request, takes_pages: bool) -> Iterator[Request]:
+        """Iterate over the requests of accounts in debt that hold more than their share of places, or of pages if it
+        `takes_pages`, where their paths part from that of `entering`; down to that share."""
+        places, pages = self._queue.limits.max_running, self._queue.cache.pages
+        fewer, less = Counter[Account](), Counter[Account]()  # what the accounts give
+        for victim in sorted(self._queue.running, key=depth) if takes_pages else self._candidates():
+            mine = _apart(victim, entering) if self._can_leave(victim) else None
+            if mine is None or mine.balance > 0:
+                continue
+            has_too_many = self._is_full and mine.running - fewer[mine] > max(1, mine.share(places))
+            if has_too_many or (takes_pages and mine.pages - less[mine] > mine.share(pages)):
+                fewer[mine] += 1
+                less[mine] += len(victim.pages) - victim.shared
+                yield victim
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._queue.running) >= self._queue.limits.max_running
+
+    def _enough(self, entering: Request, victims: Iterator[Request]) -> list[Request] | None:
+        """Return the first of `victims` that have to leave so that `entering` fits; None if all do not suffice."""
+        chosen: list[Request] = []
+        if self._is_full:
+            if (first := next(victims, None)) is None:
+                return None
+            chosen.append(first)
+        needed = self._queue.cache.fits(entering, self._queue.tokens_on_entry(entering), chain(chosen, victims))
+        return None if needed is None else needed or chosen
+
+    def _may_repeat(self, victims: Iterable[Request]) -> bool:
+        """Return whether the work that `victims` may have to repeat is within MOST_REPEATED and once the memory."""
+        self._lost = {request: tokens for request, tokens in self._lost.items() if request in self._queue.waiting}
+        repeated = self._queue.ledger.recomputed_tokens + sum(self._lost.values())
+        repeated += sum(len(request.tokens) for request in victims)
+        cache = self._queue.cache
+        if repeated <= MOST_REPEATED * self.served + cache.pages * cache.block_tokens:
+            return True
+        self._queue.deferred_preemptions += 1
+        self.is_deferred = True
+        return False
+
+    def is_within_share(self, entering: Request) -> bool:
+        """Return whether the accounts of `entering` stay within their shares of places and pages if it enters."""
+        cache = self._queue.cache
+        fresh = cache.pages_for(self._queue.tokens_on_entry(entering)) - entering.matched_blocks
+        return self._is_within_places(entering) and all(
+            account.pages + fresh <= account.share(cache.pages) for account in entering.account.lineage
+        )
+
+    def _is_within_places(self, entering: Request) -> bool:
+        most = self._queue.limits.max_running
+        return all(account.running < max(1, account.share(most)) for account in entering.account.lineage)
+
+
+def _apart(victim: Request, entering: Request) -> Account | None:
+    """Return the highest account of `victim` that `entering` does not share; None if they have the same path."""
+    pairs = zip(reversed(victim.account.lineage), reversed(entering.account.lineage), strict=True)
+    return next((mine for mine, other in pairs if mine is not other), None)
