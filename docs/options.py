@@ -31,9 +31,9 @@ ORDER: dict[str, str] = {
     "The six that matter": "secret model http_listen keys scheduler kv_tokens",
     "Where and with whom a service works": "listen advertise endpoints engine pickers redis name metrics page_listen "
     "tls insecure http_hosts health_listen internal_tls device log_level",
-    "Limits and fairness": "profiles ledger throttle policy fairness_levels quantum_tokens cost cache_scope objectives "
-    "overload_metrics domains",
-    "Sizes": "max_running token_budget max_prompt_tokens block_tokens dtype admission preemption_quanta kv_events vllm_args lora "
+    "Limits and fairness": "profiles ledger throttle policy fairness_levels quantum_tokens "
+    "preemption_quanta cost cache_scope objectives overload_metrics domains",
+    "Sizes": "max_running token_budget max_prompt_tokens block_tokens dtype admission kv_events vllm_args lora "
     "max_streams drain_seconds",
     "Seldom": "admin_secret accepted_secret proxy_secret response_store_mib",
 }
