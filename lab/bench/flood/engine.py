@@ -18,6 +18,7 @@ class EngineSettings:
     max_running: int = 16
     token_budget: int = 256
     memory_fraction: float = 0.3
+    long_prefill_tokens: int = 0  # the largest part of a prompt in a step; 0: no limit, which vLLM's server alone has
 
     @property
     def served_name(self) -> str:

@@ -48,6 +48,7 @@ def vllm(settings: EngineSettings, policy: str, logs: Path) -> Iterator[str]:
         "num-gpu-blocks-override": settings.kv_tokens // settings.block_tokens + 1,  # the first is never used
         "gpu-memory-utilization": settings.memory_fraction,
         "scheduling-policy": policy,
+        "long-prefill-token-threshold": settings.long_prefill_tokens,
     }
     # The module is what the command `vllm serve` runs, which the wheel for CPUs has under a name that does not start.
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--host", "127.0.0.1", "--enforce-eager"]

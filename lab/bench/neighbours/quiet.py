@@ -10,10 +10,11 @@ PREFIX = "All of my questions begin with these instructions. " * 40  # about 500
 
 
 class QuietUser:
-    """Sends calls through the SDK; see lab.bench.flood.trial.Caller."""
+    """Sends calls through the SDK, whose prompts all begin with `prefix`; see lab.bench.flood.trial.Caller."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, prefix: str = PREFIX) -> None:
         self._client = client
+        self._prefix = prefix
         self.calls: list[ObservedCall] = []
 
     async def call(self, user: str, asked: Asked) -> ObservedCall:
@@ -21,7 +22,7 @@ class QuietUser:
         call = ObservedCall(user, _now())
         self.calls.append(call)
         stream = self._client.stream(
-            PREFIX + asked.prompt, max_tokens=asked.max_tokens, ignore_eos=True, each_token=True
+            self._prefix + asked.prompt, max_tokens=asked.max_tokens, ignore_eos=True, each_token=True
         )
         try:
             async with stream:
