@@ -19,6 +19,11 @@ ANSWER_SECONDS = 0.5
 # The adapter's options that have to agree with the engine's, which `vllm serve` tells nobody; and their defaults.
 ASSUMED = {"--max-running": ("--max-num-seqs", 128), "--token-budget": ("--max-num-batched-tokens", 2048)}
 
+LONG_PROMPTS = (
+    "assumed of each engine: --long-prefill-token-threshold, a quarter of --max-num-batched-tokens or less; without it "
+    "a long prompt delays all users"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class RunningEngine:
@@ -51,7 +56,7 @@ def told(engines: Sequence[RunningEngine], adapter_arguments: Sequence[str]) -> 
         if not any(argument.startswith(option) for argument in adapter_arguments)
     ]
     missing = [] if find_spec("zmq") else ["KV events need pyzmq: pip install 'fairlead-serving[adapter]'"]
-    return [*map(str, engines), *missing, *assumed] if engines else []
+    return [*map(str, engines), *missing, *assumed, LONG_PROMPTS] if engines else []
 
 
 def parse_engines(text: str) -> list[RunningEngine]:

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 from engine_adapter.backend import AdapterBackend
 from engine_adapter.config import HTTP, AdapterConfig
-from engine_adapter.engine_api import EngineApi, EngineAway, FollowerFactory, OpenEngine
+from engine_adapter.engine_api import EngineApi, EngineAway, EngineInfo, FollowerFactory, OpenEngine
 from engine_adapter.engine_claims import check_info
 from engine_adapter.vllm_http import VllmHttp
 from fairlead.v1 import scheduler_pb2
@@ -17,10 +17,9 @@ from local_worker.backend import Backend
 from local_worker.core.accounts.levels import FairnessLevels
 from local_worker.core.engine_cache import EngineCache
 from local_worker.core.events import WorkerUpdate
-from local_worker.core.external import ExternalBatch
+from local_worker.core.external import PARTS, ExternalBatch, ExternalQueue
 from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.policies import WHOLE_POLICIES, QueuePolicyConfig
-from local_worker.core.queue import RequestQueue
 from local_worker.prompt_encoder import PromptEncoder
 from local_worker.sizes import MAX_WAITING_PER_CLIENT, quantum_tokens
 from local_worker.worker import Worker
@@ -60,7 +59,8 @@ def make_adapter(config: AdapterConfig, api: EngineApi, engine: OpenEngine) -> W
             most_output_tokens=min(limits.max_running * longest, kv_tokens),
         )
     )
-    batch = ExternalBatch(RequestQueue(policy, EngineCache(info.pages, info.block_tokens), cost, limits))
+    _warn_of_long_prompts(info, limits.token_budget)
+    batch = ExternalBatch(ExternalQueue(policy, EngineCache(info.pages, info.block_tokens), cost, limits))
     vocab_size = info.vocab_size or UNKNOWN_VOCAB_SIZE
     model = scheduler_pb2.ModelInfo(
         name=info.model,
@@ -91,6 +91,16 @@ def make_adapter(config: AdapterConfig, api: EngineApi, engine: OpenEngine) -> W
         return AdapterBackend(api, engine, prompts, batch, deliver, died)
 
     return Worker(config, [model], policy, make_backend, config.engine_address, config.picker_names)
+
+
+def _warn_of_long_prompts(info: EngineInfo, token_budget: int) -> None:
+    """Log a warning if the engine says that one prompt can take more of a step than it should; most say nothing."""
+    part, told = token_budget // PARTS, info.long_prefill_tokens
+    if told is not None and not 0 < told <= part:
+        log.warning(
+            "a long prompt at the engine delays all users",
+            extra={"threshold": told, "remedy": f"vllm serve --long-prefill-token-threshold {part}"},
+        )
 
 
 def _api_factory(config: AdapterConfig) -> Callable[[], EngineApi]:

@@ -40,6 +40,7 @@ class EngineInfo:
     vocab_size: int | None = None  # None: it does not tell
     max_running: int | None = None
     has_cache_scopes: bool = True  # whether a request can have cached blocks of its own
+    long_prefill_tokens: int | None = None  # largest part of a prompt in a step; 0: no limit; None: it does not tell
 
 
 class EngineCounts(NamedTuple):

@@ -22,6 +22,7 @@ from engine_adapter.vllm_messages import (
     DetokenizedText,
     ErrorAnswer,
     ModelList,
+    ServerInfo,
     TokenizedText,
     VersionInfo,
     completion_body,
@@ -43,6 +44,10 @@ MOST_DIGITS = 10
 MOST_ERROR = 64 * 1024  # bytes
 REFUSALS = (400, 413, 422)  # the statuses of requests that are wrong wherever they go
 KNOWS_CONSTRAINTS = (0, 12)  # the first version in which `structured_outputs` has replaced older names
+
+
+class NotOffered(EngineAway):
+    """The engine does not offer the path."""
 
 
 class VllmApi:
@@ -69,7 +74,18 @@ class VllmApi:
             block_tokens=block_tokens,
             pages=blocks - 1,  # one block is vLLM's null block, which no request gets
             constraints=CONSTRAINTS if _knows_constraints(version) else frozenset(),
+            long_prefill_tokens=await self._long_prefill_tokens(),
         )
+
+    async def _long_prefill_tokens(self) -> int | None:
+        """Return the largest part of a prompt in a step, 0 without a limit; None if the engine does not tell."""
+        try:
+            settings = _decoded(await self._get("/server_info?config_format=json"), ServerInfo).vllm_config
+        except NotOffered:
+            return None
+        if isinstance(settings, str) or settings.scheduler_config is None:
+            return None
+        return settings.scheduler_config.long_prefill_token_threshold
 
     async def counts(self) -> EngineCounts:
         """Return what the engine has to do; also shows that it can still compute."""
@@ -153,6 +169,8 @@ async def _check(response: HttpResponse) -> None:
     message = _message(await response.body(MOST_ERROR))
     if response.status in REFUSALS:
         raise EngineRefused(message)
+    if response.status == 404:
+        raise NotOffered(f"the engine answers 404: {message}")
     raise EngineAway(f"the engine answers {response.status}: {message}")
 
 

@@ -33,6 +33,24 @@ class VersionInfo(msgspec.Struct):
     version: str
 
 
+class SchedulerSettings(msgspec.Struct):
+    """The settings of the engine's scheduler that the adapter has to know."""
+
+    long_prefill_token_threshold: int = 0
+
+
+class EngineSettings(msgspec.Struct):
+    """The engine's settings by their parts."""
+
+    scheduler_config: SchedulerSettings | None = None
+
+
+class ServerInfo(msgspec.Struct):
+    """The answer of `/server_info`, which only engines in their development mode give; older ones give a text."""
+
+    vllm_config: EngineSettings | str
+
+
 class TokenizedText(msgspec.Struct):
     """The answer of `/tokenize` holds token ids."""
 

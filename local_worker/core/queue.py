@@ -110,6 +110,11 @@ class RequestQueue(Generic[Cache]):
         return self.policy.select(self) if self.waiting and not self.closed else []
 
     @property
+    def choosable(self) -> int:
+        """The number of waiting requests among which the policy chooses: all of them."""
+        return len(self.waiting)
+
+    @property
     def closed(self) -> bool:
         """Whether the batch has no place left, or the step no token; see StepBudget."""
         return self._places_left <= 0 or self._tokens_left <= 0
@@ -260,7 +265,7 @@ class RequestQueue(Generic[Cache]):
         """Raise AssertionError unless the queue, the batch, the pages and the policy's accounts agree."""
         both = [request.id for request in self.running if request in self.waiting]
         assert not both, f"waiting and running: {both}"
-        assert self.policy.waiting == len(self.waiting), f"policy {self.policy.waiting}, queue {len(self.waiting)}"
+        assert self.policy.waiting == self.choosable, f"policy {self.policy.waiting}, queue {self.choosable}"
         self.waiting.check_invariants()
         self._deadlines.check_invariants()
         self._rate.check_invariants()

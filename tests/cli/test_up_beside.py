@@ -126,6 +126,6 @@ def test_events_of_several_engines_on_one_host_are_not_guessed() -> None:
 def test_the_assumed_values_are_the_adapters_defaults() -> None:
     defaults = {f"--{each.name.replace('_', '-')}": each.default for each in fields(AdapterConfig)}
     assert {option: value for option, (_, value) in ASSUMED.items()} == {option: defaults[option] for option in ASSUMED}
-    assert len(told([RunningEngine("a:1")], [])) == 1 + len(ASSUMED)
+    assert len(told([RunningEngine("a:1")], [])) == 2 + len(ASSUMED)
     assert told([], []) == []
     assert EVENTS_PORT == 5557

@@ -60,7 +60,26 @@ async def test_an_honest_engine_is_believed(engine: MaliciousEngine) -> None:
     check_info(info)
     check_counts(await api.counts())
     assert (info.pages, info.block_tokens) == (100, 16)
+    assert info.long_prefill_tokens is None
     assert await output(engine) == [97, 97]
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"scheduler_config": {"long_prefill_token_threshold": 512}}, 512),
+        ({"scheduler_config": {}}, 0),
+        ({"another": 1}, None),
+        ("VllmConfig(...)", None),
+    ],
+)
+async def test_an_engine_in_development_mode_tells_the_largest_part_of_a_prompt(
+    engine: MaliciousEngine, settings: object, told: int | None
+) -> None:
+    engine.answers["/server_info?config_format=json"] = whole({"vllm_config": settings, "vllm_env": {}})
+    info = await VllmApi(HttpClient(engine.address)).describe()
+    check_info(info)
+    assert info.long_prefill_tokens == told
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,8 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=65)
     parser.add_argument("--max-num-seqs", type=int, default=8)
     parser.add_argument("--budget", type=int, default=64)
+    parser.add_argument("--long-prefill-token-threshold", type=int, default=0)
+    parser.add_argument("--tells-settings", type=int, default=0)
     parser.add_argument("--step-seconds", type=float, default=0.001)
     asyncio.run(serve(parser.parse_args()))
 

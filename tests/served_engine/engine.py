@@ -16,7 +16,10 @@ class EventSink(Protocol):
 
 
 class ServedEngine:
-    """First come, first served; each step computes at most `budget` tokens."""
+    """First come, first served; each step computes at most `budget` tokens.
+
+    Of one prompt it computes at most `long_prefill_token_threshold` tokens, if there is another request, as vLLM does.
+    """
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -43,8 +46,9 @@ class ServedEngine:
             self.cache.enter(self.running[-1])
         self.most_running = max(self.most_running, len(self.running) + len(self.waiting))
         left = self.options.budget
+        part = self.options.long_prefill_token_threshold if len(self.running) + len(self.waiting) > 1 else 0
         for request in list(self.running):
-            taken = min(left, len(request.tokens) - request.computed)
+            taken = min(left, part or left, len(request.tokens) - request.computed)
             left -= taken
             request.computed += taken
             self.cache.store(request)

@@ -39,6 +39,9 @@ class Http:
         match path:
             case "/health":
                 return 200, b""
+            case "/server_info" if options.tells_settings:
+                settings = {"long_prefill_token_threshold": options.long_prefill_token_threshold, "other": 1}
+                return 200, {"vllm_config": {"scheduler_config": settings, "device": "cpu"}, "vllm_env": {}}
             case "/version":
                 return 200, {"version": "0.32.0"}
             case "/v1/models":

@@ -38,6 +38,7 @@ HONEST: dict[str, Answer] = {
     "/health": whole(b""),
     "/version": whole({"version": "0.32.0"}),
     "/v1/models": whole({"data": [{"id": "m", "root": "/m", "parent": None, "max_model_len": 400}]}),
+    "/server_info?config_format=json": whole({"detail": "Not Found"}, 404),
     "/metrics": whole(METRICS.encode()),
     "/tokenize": whole({"tokens": [104, 105]}),
     "/detokenize": whole({"prompt": "hi"}),

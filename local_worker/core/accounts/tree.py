@@ -33,6 +33,7 @@ class AccountTree:
             self._clients = Siblings(quantum, self._idle[-1])
         self._held: dict[Request, int] = {}  # running request -> its pages that its accounts hold
         self._open: dict[Request, None] = {}  # running requests with a part of their prompt that no step was given
+        self._aside: dict[Request, None] = {}  # waiting requests for which nobody is hungry
 
     def __iter__(self) -> Iterator[Account]:
         """Iterate over the accounts of all levels."""
@@ -130,6 +131,16 @@ class AccountTree:
         self._open[request] = None
         self._wait(request, -1)
 
+    def set_aside(self, request: Request) -> None:
+        """Record that nobody is hungry for a waiting `request` until it is `put_back`: it has to wait for another."""
+        self._aside[request] = None
+        self._hunger(request, -1)
+
+    def put_back(self, request: Request) -> None:
+        """Record that `request`, which was set aside, waits for its turn again."""
+        del self._aside[request]
+        self._hunger(request, 1)
+
     def planned(self, request: Request) -> None:
         """Record that steps were given all of the prompt of an open `request`."""
         del self._open[request]
@@ -210,13 +221,14 @@ class AccountTree:
         for request in waiting:
             for account in request.accounts:
                 counted[account][0] += 1
-                counted[account][3] += 1
+                counted[account][3] += request not in self._aside
         for request in running:
             for account in request.accounts:
                 counted[account][1] += 1
                 counted[account][2] += self._held[request]
                 counted[account][3] += request in self._open
         assert self._open.keys() <= {*running}, "an open request does not run"
+        assert self._aside.keys() <= {*waiting}, "a request that is set aside does not wait"
         for account, here in counted.items():
             found = [account.waiting, account.running, account.pages, account.hungry]
             assert found == here, f"{account.path}: [waiting, running, pages, hungry] are {found}, here are {here}"

@@ -192,6 +192,7 @@ volumes:
     - --port=8000
     - --max-num-seqs={{ $told.FAIRLEAD_ADAPTER_MAX_RUNNING }}
     - --max-num-batched-tokens={{ $told.FAIRLEAD_ADAPTER_TOKEN_BUDGET }}
+    - --long-prefill-token-threshold={{ div $told.FAIRLEAD_ADAPTER_TOKEN_BUDGET 4 }}
     - '--kv-events-config={"enable_kv_cache_events": true, "publisher": "zmq", "endpoint": "tcp://127.0.0.1:5557", "replay_endpoint": "tcp://127.0.0.1:5558"}'
     {{- if gt (int .gpus) 1 }}
     - --tensor-parallel-size={{ .gpus }}
