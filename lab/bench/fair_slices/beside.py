@@ -71,7 +71,8 @@ class Engine:
             del self.computed[request]
 
 
-def _batch(policy: str) -> ExternalBatch:
+def new_batch(policy: str) -> ExternalBatch:
+    """Make an adapter's batch under `policy`, beside an engine with nothing to do."""
     cost, most = WeightedTokens(), PAGES * BLOCK
     config = QueuePolicyConfig(
         quantum_tokens=TOKEN_BUDGET // 4,
@@ -93,7 +94,7 @@ def _batch(policy: str) -> ExternalBatch:
 
 
 @dataclass(slots=True)
-class _Contention:
+class Contention:
     """Some clients keep long prompts open; a quiet one asks for QUIET_OUTPUT tokens every STEPS_BETWEEN steps."""
 
     engine: Engine
@@ -105,6 +106,7 @@ class _Contention:
     waits: list[tuple[int, float]] = field(default_factory=list)  # steps and seconds
 
     def run(self) -> None:
+        """Let all ask until the engine has made STEPS steps."""
         while self.engine.steps < STEPS:
             quiet = self._submit("quiet", QUIET_PROMPT, QUIET_OUTPUT)
             steps, seconds = self.engine.steps, self.engine.seconds
@@ -135,8 +137,8 @@ def table(policies: Sequence[str]) -> Iterator[str]:
     for prompt_tokens, open_each, clients in NEIGHBOURS:
         for policy in policies:
             for part in (None, PART):
-                engine = Engine(_batch(policy), part)
-                contention = _Contention(engine, prompt_tokens, open_each, clients)
+                engine = Engine(new_batch(policy), part)
+                contention = Contention(engine, prompt_tokens, open_each, clients)
                 contention.run()
                 steps, seconds = zip(*contention.waits, strict=True)
                 yield (

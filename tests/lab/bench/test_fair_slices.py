@@ -16,7 +16,7 @@ BUSY = Party(client="busy", prompt=64, output=32, open=3)
 def test_a_fair_policy_shortens_the_wait_beside_long_prompts_and_leaves_no_step_emptier() -> None:
     fcfs, fair = (steps.measure(policy, 32_768) for policy in ("fcfs", "dlpm"))
     assert len(fair.waits) == len(fcfs.waits) == steps.QUIET_REQUESTS
-    assert max(fair.waits) < min(fcfs.waits) / 2
+    assert max(fair.waits) <= 2 < min(fcfs.waits) / 10
     assert fair.tokens_per_step > 0.99 * fcfs.tokens_per_step
 
 
