@@ -18,15 +18,19 @@ Fields = Sequence[tuple[bytes, bytes]]
 
 def check_head(url: bytes, version: str, fields: Fields) -> None:
     """Raise InvalidRequest for a head that proxies and servers could read differently, and HeadTooLarge."""
-    check_size(len(url) + sum(len(name) + len(value) for name, value in fields))
+    size, hosts, coding = len(url), 0, b"chunked"
+    for name, value in fields:
+        size += len(name) + len(value)
+        hosts += name == b"host"
+        if name == b"transfer-encoding" and value.lower() != b"chunked":
+            coding = value
+    check_size(size)
     if version not in VERSIONS:
         raise InvalidRequest(f"the version of HTTP must be 1.1 or 1.0, got {version}")
-    hosts = sum(name == b"host" for name, _ in fields)
     if hosts > 1 or (hosts == 0 and version != HTTP_1_0):
         raise InvalidRequest(f"a request has one Host header, got {hosts}")
-    for name, value in fields:
-        if name == b"transfer-encoding" and value.lower() != b"chunked":
-            raise InvalidRequest(f"transfer-encoding: must be chunked, got {value[:32].decode('latin-1')!r}")
+    if coding != b"chunked":
+        raise InvalidRequest(f"transfer-encoding: must be chunked, got {coding[:32].decode('latin-1')!r}")
 
 
 def check_size(size: int) -> None:

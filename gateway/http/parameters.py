@@ -99,7 +99,9 @@ class Parameters(Unsupported, kw_only=True):
 
     def wishes(self) -> list[Wish]:
         """Return what the body wishes for."""
-        wishes = [wish for field in THOUGHTS for wish in thought(field, getattr(self, field))]
+        wishes = [
+            wish for field in THOUGHTS if (asked := getattr(self, field)) is not None for wish in thought(field, asked)
+        ]
         wishes += [*effort("reasoning_effort", self.reasoning_effort), *verbosity("verbosity", self.verbosity)]
         return wishes if self.web_search_options is None else [*wishes, Wish("web_search_options")]
 

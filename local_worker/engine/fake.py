@@ -46,13 +46,15 @@ class FakeEngine:
             self._write(piece)
         pieces = [piece for piece in batch.slices if piece.samples]
         masks = self._matchers.masks(pieces, self._sampled)
-        self._sampled = tuple(self._next(piece, masks.allowed.get(row)) for row, piece in enumerate(pieces))
-        logprobs = tuple(
+        self._sampled = tuple([self._next(piece, masks.allowed.get(row)) for row, piece in enumerate(pieces)])
+        logprobs = [
             _distribution(token, piece.sampling.logprobs) if piece.sampling.logprobs is not None else None
             for piece, token in zip(pieces, self._sampled, strict=True)
+        ]
+        scores = [tuple(_score(token, piece) for token in piece.scored) for piece in batch.slices if piece.scored]
+        return CompletedStep(
+            StepResult(self._sampled, tuple(logprobs), tuple(scores), masks.failures, masks.deferred, masks.ready)
         )
-        scores = tuple(tuple(_score(token, piece) for token in piece.scored) for piece in batch.slices if piece.scored)
-        return CompletedStep(StepResult(self._sampled, logprobs, scores, masks.failures, masks.deferred, masks.ready))
 
     def check(self) -> None:
         """See Engine."""
