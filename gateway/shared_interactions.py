@@ -35,6 +35,7 @@ class SharedInteractions:
         self._name = secrets.token_hex(8)
         self._waiting: deque[SeenCall] = deque(maxlen=MOST_WAITING)
         self._wake = asyncio.Event()
+        self._is_away = False  # Redis is out of reach, and the log says so
 
     def tell(self, call: SeenCall) -> None:
         """Tell the other gateways of a call, soon."""
@@ -60,8 +61,13 @@ class SharedInteractions:
             await asyncio.sleep(SEND_SECONDS)
             try:
                 await self._send()
+                if self._is_away:
+                    log.info("interactions are shared")
+                self._is_away = False
             except (RedisError, OSError, TimeoutError) as error:
-                log.warning("interactions are not shared", extra={"error": repr(error)})
+                if not self._is_away:
+                    log.warning("interactions are not shared", extra={"error": repr(error)})
+                self._is_away = True
                 await drop_connections(self._redis)
                 await asyncio.sleep(RETRY_SECONDS)
 
