@@ -91,6 +91,15 @@ def test_preemption_and_resume_change_nothing(engines: Engines, policy: str) -> 
     assert sum(request.preemptions for request in requests) > 0
 
 
+def test_requests_that_give_way_go_on_as_if_nothing_had_happened(engines: Engines) -> None:
+    texts = prompts(10)
+    expected = outputs(engines[0], numbers.requests(texts, max_tokens=20))
+    requests = numbers.requests(texts, max_tokens=20)
+    fair = {"policy": "dlpm", "max_running": 2, "quantum_tokens": 4, "most_debt_tokens": 6}
+    assert outputs(engines[1], requests, **fair) == expected
+    assert sum(request.preemptions for request in requests) > 0
+
+
 def test_requests_that_join_and_leave_at_any_time_change_nothing(engines: Engines) -> None:
     texts = prompts(12)
     expected = outputs(engines[0], numbers.requests(texts))

@@ -167,10 +167,15 @@ def test_batches_chunks_preemptions_and_steps_ahead_change_nothing(engine: Trans
         tight = make_batcher(pages=24, admission=AdmissionMode.OPTIMISTIC, token_budget=9, eos=(EOS,))
         requests = mixed()
         assert outputs(engine, requests, tight) == alone
+        fair = make_batcher(
+            policy="dlpm", max_running=2, quantum_tokens=4, most_debt_tokens=6, token_budget=9, eos=(EOS,)
+        )
+        giving_way = mixed()
+        assert outputs(engine, giving_way, fair) == alone
     finally:
         engine.ahead = 0
-    preempted = [request.preemptions for request in requests if request.sampling.constraint]
-    assert sum(preempted) > 0
+    for several in (requests, giving_way):
+        assert sum(request.preemptions for request in several if request.sampling.constraint) > 0
 
 
 @pytest.mark.parametrize("ahead", [0, 1])

@@ -229,6 +229,27 @@ def test_preemption_and_resume_change_nothing(policy: str, ahead: int) -> None:
 
 
 @AHEAD
+@pytest.mark.parametrize("pages", [16, 64], ids=["few pages", "few places"])
+def test_requests_that_give_way_go_on_as_if_nothing_had_happened(pages: int, ahead: int) -> None:
+    """Seeds, penalties and tokens: clients far in debt leave for those with credit, with their pages or without."""
+    texts = prompts(10)
+    sampling = SamplingParams(
+        max_tokens=12, temperature=1.2, seed=5, repetition_penalty=1.3, presence_penalty=0.5, ignore_eos=True
+    )
+    engine = TransformersEngine(
+        make_model(CONFIGS["llama"]), EngineOptions(kv_tokens=pages * BLOCK, block_tokens=BLOCK)
+    )
+    engine.ahead = ahead
+    alone = [run(make_batcher(pages=pages), engine, [make_request(text, sampling=sampling)])[0] for text in texts]
+    batcher = make_batcher(
+        pages=pages, max_running=2, token_budget=16, policy="dlpm", quantum_tokens=4, most_debt_tokens=6
+    )
+    requests = [make_request(text, arrival=number, sampling=sampling) for number, text in enumerate(texts)]
+    assert run(batcher, engine, requests) == alone
+    assert sum(request.preemptions for request in requests) > 0
+
+
+@AHEAD
 def test_sampled_tokens_depend_on_seed_and_position_alone(ahead: int) -> None:
     engine = TransformersEngine(make_model(CONFIGS["llama"]), OPTIONS)
     engine.ahead = ahead
