@@ -32,7 +32,7 @@ ORDER: dict[str, str] = {
     "Where and with whom a service works": "listen advertise endpoints engine pickers redis name metrics page_listen "
     "tls insecure http_hosts health_listen internal_tls device log_level",
     "Limits and fairness": "profiles ledger throttle policy fairness_levels quantum_tokens "
-    "preemption_quanta cost cache_scope objectives overload_metrics domains",
+    "preemption_quanta step_seconds cost cache_scope objectives overload_metrics domains",
     "Sizes": "max_running token_budget max_prompt_tokens block_tokens dtype admission kv_events vllm_args lora "
     "max_streams drain_seconds",
     "Seldom": "admin_secret accepted_secret proxy_secret response_store_mib",

@@ -48,7 +48,9 @@ def make_batcher(config: WorkerConfig, model: ServedModel, limits: BatchLimits) 
         )
     )
     cache = PrefixCache(model.kv_tokens // model.block_tokens, model.block_tokens)
-    return Batcher(RequestQueue(policy, cache, cost, limits), model.tokenizer.eos_token_ids)
+    return Batcher(
+        RequestQueue(policy, cache, cost, limits), model.tokenizer.eos_token_ids, step_seconds=config.step_seconds
+    )
 
 
 def make_worker(config: WorkerConfig, model: ServedModel) -> Worker:

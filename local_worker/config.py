@@ -27,6 +27,13 @@ class WorkerConfig(WorkerOptions):
         change_when="A model needs several GPUs or a quantization (`vllm`), outputs have to be reproducible to the bit "
         "(`transformers:batch-invariant`), or you rehearse a deployment without a model (`fake`).",
     )
+    step_seconds: float | None = option(
+        None,
+        "Under `dlpm` a step lasts about this long at most, once the times of steps are known. Without it a step lasts "
+        "no longer than one of `token_budget` tokens without context.",
+        unit="seconds",
+        change_when="Tokens of running calls come too unevenly beside prompts (less).",
+    )
     preemption_quanta: int = option(
         16,
         "Under `dlpm` a client that owes this many quanta gives its places to clients with credit, without loss. The "

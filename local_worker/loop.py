@@ -168,7 +168,7 @@ class EngineLoop:
             self._fail(step.plan)
             return
         self._failures = 0
-        self._measure_step()
+        self._batcher.timed(step.plan, self._measure_step())
         self._machine.handle(RequestsAdvanced(self._batcher.commit(step.plan, result)), time.monotonic())
 
     def _fail(self, plan: Plan) -> None:
@@ -181,12 +181,14 @@ class EngineLoop:
         self._steps.clear()
         self.stepping_since = None
 
-    def _measure_step(self) -> None:
-        """Count the time since the launch of the step or the end of the previous one, whichever is later."""
+    def _measure_step(self) -> float:
+        """Count and return the seconds since the launch of the step or the end of the previous one, whichever is
+        later."""
         ended = time.monotonic()
         began = self.stepping_since if self.stepping_since is not None else ended
         self._machine.measured_step(ended - began)
         self.stepping_since = ended if self._steps else None
+        return ended - began
 
     def _flush(self) -> None:
         self._deliver(self._machine.take_update(is_healthy=self._failures < UNHEALTHY_AFTER))

@@ -166,15 +166,16 @@ class SimulatedWorker:
                 attempt.call.admitted_at = self._clock.now
         lengths = plan.lengths or [1] * len(plan.parts)
         seconds = self._seconds(plan.batch, lengths) * self.slowdown
-        self._clock.after(seconds, partial(self._commit, self.life, plan))
+        self._clock.after(seconds, partial(self._commit, self.life, plan, seconds))
 
-    def _commit(self, life: int, plan: Plan) -> None:
+    def _commit(self, life: int, plan: Plan, seconds: float) -> None:
         if life != self.life:
             return
         if self._clock.now < self.stalled_until:
-            self._clock.at(self.stalled_until, partial(self._commit, life, plan))
+            self._clock.at(self.stalled_until, partial(self._commit, life, plan, seconds))
             return
         self._run_log.steps += max(plan.lengths, default=1)
+        self.batcher.timed(plan, seconds)
         self.machine.handle(RequestsAdvanced(self.batcher.commit(plan, self._result(plan))), self._clock.now)
         for account in self.batcher.queue.ledger.take_changed():
             self._run_log.served(self.name, life, account, self._clock.now)

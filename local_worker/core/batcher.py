@@ -25,6 +25,7 @@ from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.queue import RequestQueue
 from local_worker.core.request import Request
 from local_worker.core.slicing import behind, shares, slice_of
+from local_worker.core.step_pace import StepLoad, StepPace
 from local_worker.core.turns import Turns
 
 
@@ -32,10 +33,17 @@ class Batcher:
     """The running batch of `queue`, of which it plans one step after the other.
 
     An engine that schedules only once every few decoding steps, as SGLang (DLPM section 5.1) and S-LoRA, is planned for
-    with a `decode_run` above 1: the number of decoding steps that are one step to the batcher (see Plan).
+    with a `decode_run` above 1: the number of decoding steps that are one step to the batcher (see Plan). A step should
+    last no longer than `step_seconds`; see StepPace.
     """
 
-    def __init__(self, queue: RequestQueue[PrefixCache], eos_token_ids: Collection[int], decode_run: int = 1) -> None:
+    def __init__(
+        self,
+        queue: RequestQueue[PrefixCache],
+        eos_token_ids: Collection[int],
+        decode_run: int = 1,
+        step_seconds: float | None = None,
+    ) -> None:
         self.queue = queue
         self._cache = queue.cache
         self._limits = queue.limits
@@ -45,7 +53,8 @@ class Batcher:
         self._in_flight = InFlight()
         self._late = LateMasks()
         policy = queue.policy
-        self._turns = Turns(queue, policy, self._in_flight) if isinstance(policy, SlicedDlpm) else None
+        self._pace = StepPace(queue.limits.token_budget, step_seconds)
+        self._turns = Turns(queue, policy, self._in_flight, self._pace) if isinstance(policy, SlicedDlpm) else None
         self._left: list[int] = []  # requests that have left the running batch since the last batch, by arrival
 
     def plan(self, now: float) -> Plan | None:
@@ -152,6 +161,11 @@ class Batcher:
         ):
             return ()
         return tuple(lengths)
+
+    def timed(self, plan: Plan, seconds: float) -> None:
+        """Learn from the time that the step of `plan` took: prompts get as many tokens of a step as it has time for."""
+        if self._turns is not None and not plan.lengths:
+            self._pace.observe(StepLoad.of(plan.batch.slices), seconds)
 
     def commit(self, plan: Plan, result: StepResult) -> list[Advance]:
         """Append the samples of the earliest uncommitted plan; return the progress of each request that got one.

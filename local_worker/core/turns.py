@@ -16,6 +16,7 @@ from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.queue import RequestQueue
 from local_worker.core.request import Request
 from local_worker.core.slicing import SCORED_TOKENS, behind
+from local_worker.core.step_pace import StepPace
 
 # Number of requests of an account that do not fit, after which a step tries no other request of this account.
 MISFITS_OF_ACCOUNT = 2
@@ -26,14 +27,16 @@ MAX_BACKFILLS = 16
 class Turns:
     """The turns of one batch, whose steps `divide` divides one after the other."""
 
-    def __init__(self, queue: RequestQueue[PrefixCache], policy: SlicedDlpm, in_flight: InFlight) -> None:
+    def __init__(
+        self, queue: RequestQueue[PrefixCache], policy: SlicedDlpm, in_flight: InFlight, pace: StepPace
+    ) -> None:
         self._queue = queue
         self._policy = policy
         self._preemption = Preemption(queue, policy, in_flight, self._has_slice, self._take_back)
-        self._budget = queue.limits.token_budget
+        self._pace = pace
         self._most_running = queue.limits.max_running
         self._parts: dict[Request, int] = {}  # request -> its tokens in the step
-        self._left = 0  # number of tokens that the step can still compute
+        self._left = 0.0  # number of tokens without context that the step can still compute
         self._sliced: set[Request] = set()  # those of `_parts` that compute a part of their prompt
         self._unscored = 0  # number of tokens that the step can still score
         self._blocked: dict[Request, int] = {}  # with credit, but without room -> number of steps in which it was so
@@ -47,7 +50,7 @@ class Turns:
         flight must end before a request can give way to another.
         """
         self._parts, self._sliced = {}, set()
-        self._left, self._unscored = self._budget, SCORED_TOKENS
+        self._left, self._unscored = self._pace.budget, SCORED_TOKENS
         self._policy.begin_step(self._queue)
         self._preemption.begin(now)
         late = self._decode(running)
@@ -63,7 +66,7 @@ class Turns:
         if not self._parts and not self._preemption.waits_for_commit:
             self._decode_late(late)  # nobody gains by a pause
             self._extend_in_debt(self._without_limit)
-        self._preemption.served += self._budget - self._left
+        self._preemption.served += sum(self._parts.values())
         return admitted, self._parts
 
     def _decode(self, running: Collection[Request]) -> list[Request]:
@@ -82,8 +85,9 @@ class Turns:
 
     def _decode_late(self, late: list[Request]) -> None:
         for request in late:
-            if self._left > 0 and not self._preemption.is_yielding(request):
-                self._give(request, 1)
+            if self._left >= 1 and not self._preemption.is_yielding(request):
+                self._parts[request] = 1
+                self._left -= 1
 
     def _turns(self, can_enter: bool) -> list[Request]:
         """Give turns to hungry accounts with credit, in the order of the policy; return the requests that enter."""
@@ -92,7 +96,7 @@ class Turns:
         admitted: list[Request] = []
         misfits: dict[object, int] = {}
         patient = self._preemption.patient(before)
-        while self._left > 0 and len(self._blocked) < MAX_MISFITS:
+        while self._left >= 1 and len(self._blocked) < MAX_MISFITS:
             request, patient = patient or policy.next(self._queue), None
             if request is None:
                 break
@@ -123,7 +127,7 @@ class Turns:
     def _extend_open(self) -> None:
         """Give turns to open requests of accounts with credit: no other request can enter in this step."""
         for request in sorted(self._policy.open, key=lambda request: (-self._planned(request), request.arrival)):
-            if self._left > 0 and self._policy.has_credit(request):
+            if self._left >= 1 and self._policy.has_credit(request):
                 self._extend(request, self._policy.tokens_until_dry(request), request)
 
     def _block(self, request: Request, before: dict[Request, int]) -> None:
@@ -170,24 +174,24 @@ class Turns:
         The slice ends with a block, so that no page is left half filled. Return False if the step has no room for it.
         """
         start, block = self._planned(request), self._queue.cache.block_tokens
-        stop = min(request.due, -(-(start + max(1, tokens)) // block) * block, start + self._left)
+        most = self._pace.most_tokens(start, self._left)
+        if not self._parts:
+            most = max(most, block)  # wherever a prompt is, it goes on
+        stop = min(request.due, -(-(start + max(1, tokens)) // block) * block, start + most)
         if request.scores_prompt:
             stop = min(stop, start + self._unscored)
         if stop <= start:
             return False
         if request.scores_prompt:
             self._unscored -= stop - start
-        self._give(request, stop - start)
+        self._parts[request] = self._parts.get(request, 0) + stop - start
+        self._left -= self._pace.counted(start, stop - start)
         self._sliced.add(request)
         self._policy.charge_slice(payer, self._queue.charge_slice(request, start, stop, payer))
         if stop == request.due:
             self._queue.accounts.planned(request)
         self._policy.planned(request, stop)
         return True
-
-    def _give(self, request: Request, tokens: int) -> None:
-        self._parts[request] = self._parts.get(request, 0) + tokens
-        self._left -= tokens
 
     def _has_slice(self, request: Request) -> bool:
         """Return whether the step computes a part of the prompt of `request`, which is charged."""
@@ -199,25 +203,25 @@ class Turns:
 
     def _extend_in_debt(self, most: Callable[[Request], int]) -> None:
         """Give what is left of the step to open requests, the least debt first, each as many tokens as `most` says."""
-        if self._left > 0 and self._policy.open:
+        if self._left >= 1 and self._policy.open:
             for request in self._policy.open_by_balance():
-                if self._left > 0 and not self._preemption.is_yielding(request) and (tokens := most(request)) > 0:
+                if self._left >= 1 and not self._preemption.is_yielding(request) and (tokens := most(request)) > 0:
                     self._extend(request, tokens, request)
 
     def _without_limit(self, request: Request) -> int:
-        return self._left
+        return request.due - self._planned(request)
 
     def _backfill(self) -> list[Request]:
         """Admit requests in debt that fit, while others are blocked: they give way as soon as they are P in debt."""
         admitted: list[Request] = []
-        if self._is_full or self._left <= 0:
+        if self._is_full or self._left < 1:
             return admitted
         for leaf in nsmallest(MAX_BACKFILLS, self._policy.hungry_leaves(), key=lambda leaf: -leaf.balance):
             request = self._policy.first_waiting(leaf)
             if request is None or self._policy.has_credit(request):
                 continue
             tokens = self._policy.tokens_until_beyond(request)
-            may_enter = tokens > 0 and self._left > 0 and not self._preemption.is_yielding(request)
+            may_enter = tokens > 0 and self._left >= 1 and not self._preemption.is_yielding(request)
             may_enter = may_enter and self._queue.cache.computing(request) is None
             if may_enter and self._preemption.is_within_share(request) and self._fits(request):
                 self._preemption.entered(request)
