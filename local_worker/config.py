@@ -30,7 +30,7 @@ class WorkerConfig(WorkerOptions):
     step_seconds: float | None = option(
         None,
         "Under `dlpm` a step lasts about this long at most, once the times of steps are known. Without it a step lasts "
-        "no longer than one of `token_budget` tokens without context.",
+        "at most twice as long as one of `token_budget` tokens without context.",
         unit="seconds",
         change_when="Tokens of running calls come too unevenly beside prompts (less).",
     )

@@ -2,9 +2,9 @@
 
 A budget in tokens does not bound the time of a step, because a token of a prompt attends to all tokens before it: 2,048
 tokens at the end of a prompt of 131,072 take seven times as long as at its beginning on an A100, and all that decodes
-waits for them. A token at context c therefore counts as 1 + c / C tokens, where C is the context at which attention
-takes as long as all the rest. A step then lasts no longer than one of `token_budget` tokens without context, or than
-`seconds` if that is less.
+waits for them. A token at context c takes as long as 1 + c / C tokens without, where C is the context at which
+attention takes as long as all the rest. A step lasts at most STRETCH times as long as one of `token_budget` tokens
+without context, or `seconds` if that is less. Shorter steps would read long contexts more often than they save.
 """
 
 import math
@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from local_worker.core.batch import Slice
 
+STRETCH = 2
 KEPT = 0.995  # weight of a step's time relative to that of the step after it
 LEAST_STEPS = 32  # number of steps from which the pace is learned before it is used
 LEAST_CONTEXT = 512.0  # C is never taken for less: a few odd steps must not stop prompts
@@ -73,7 +74,7 @@ class StepPace:
         per_step, per_token = self._factors[0], self._factors[1] / 1e3
         if self._seconds is None or self._steps < LEAST_STEPS or per_token <= 0:
             return self._token_budget
-        return min(self._token_budget, max(1.0, (self._seconds - per_step) / per_token))
+        return min(self._token_budget, max(1.0, (self._seconds - per_step) / per_token / STRETCH))
 
     def most_tokens(self, start: int, budget: float) -> int:
         """Return how many tokens from the position `start` on count as at most `budget` tokens without context."""
@@ -82,8 +83,9 @@ class StepPace:
         if not self._per_context:
             return int(budget)
         first = 1 + start * self._per_context
-        return int((math.sqrt(first**2 + 2 * budget * self._per_context) - first) / self._per_context)
+        stretched = 2 * STRETCH * budget * self._per_context
+        return int(min(budget, (math.sqrt(first**2 + stretched) - first) / self._per_context))
 
     def counted(self, start: int, tokens: int) -> float:
         """Return as how many tokens without context `tokens` from the position `start` on count."""
-        return tokens * (1 + (start + tokens / 2) * self._per_context)
+        return tokens * max(1.0, (1 + (start + tokens / 2) * self._per_context) / STRETCH)
