@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
     gateways = args.gateway or ([running.gateway] if running and not args.scheduler else [])
     if gateways:
         accounts = [admin.account(address, admin.secret(args)) for address in gateways]
-        print("\n".join(["", *_apps(accounts, width), "", *_placements(accounts)]))
+        print("\n".join(["", *_apps(accounts, width), "", *_placements(accounts), *_predictions(accounts)]))
     return 0
 
 
@@ -205,3 +205,10 @@ def _placements(gateways: list[throttling_pb2.AccountResponse]) -> list[str]:
         why = ", ".join(f"{reason} {count:,}" for reason, count in reasons.items() if count and reason != chooser)
         lines.append(f"  {words:<32} {reasons.total():>13,}" + (f"  ({why})" if why else ""))
     return lines
+
+
+def _predictions(gateways: list[throttling_pb2.AccountResponse]) -> list[str]:
+    """Return a line that says how good the predictions of calls' waits were; none before the first."""
+    total = sum(gateway.predictions for gateway in gateways)
+    close = sum(gateway.close_predictions for gateway in gateways)
+    return [f"predicted waits: {close / total:.0%} of {total:,} within 25 % or 200 ms"] if total else []

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from fairlead.outcomes import Outcome
 from gateway.call import Call
+from gateway.core.start_predictor import is_close
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import FinishedInteraction
 
@@ -54,6 +55,8 @@ class Accounting:
     """
 
     apps: dict[str, AppOutcomes] = field(default_factory=dict)
+    predictions: int = 0  # calls that started, and had waited as long as was predicted, more or less
+    close_predictions: int = 0
     _open: dict[InteractionKey, _Open] = field(default_factory=dict)
 
     def ended(self, call: Call) -> None:
@@ -61,6 +64,9 @@ class Accounting:
         assert call.outcome is not None
         if not call.client:
             return
+        if call.predicted_wait is not None and call.waited is not None:
+            self.predictions += 1
+            self.close_predictions += is_close(call.predicted_wait, call.waited)
         app, tokens = self.apps.setdefault(call.app, AppOutcomes()), computed_tokens(call)
         app.tokens += tokens
         key = InteractionKey(call.client, call.app, call.interaction)

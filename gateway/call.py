@@ -75,6 +75,8 @@ class Call:
     entered: bool = False  # whether it was admitted and counted in its interaction
     stage: int = 0
     operation: str = CHAT
+    predicted_wait: float | None = None  # seconds from its first submission to its start
+    waited: float | None = None  # the same, once it has started
     worker: str = ""
     worker_instance: str = ""
     scheduler: str = ""  # id of the process that placed it last; empty: this gateway
@@ -106,6 +108,11 @@ def new_call(deadline: float | None) -> Call:
     call = Call(request_id=request_id, deadline=deadline, tool_call_id=partial(call_id, request_id))
     call.timings.received = time.time_ns()
     return call
+
+
+def predicted_wait(call: Call) -> list[tuple[str, str]]:
+    """Return the header, or metadata, with the predicted wait; none for a call that no worker was given."""
+    return [] if call.predicted_wait is None else [("x-fairlead-predicted-wait", f"{call.predicted_wait:.3f}")]
 
 
 def new_id() -> str:

@@ -133,6 +133,7 @@ def _record(call: Call, outcome: Outcome, is_rooted: bool) -> CallRecord:
         matched_tokens=call.matched_tokens,
         service=usage.service,
         retries=max(0, call.attempts - 1),
+        prediction_error=_prediction_error(call),
         received=timings.received,
         admitted=timings.admitted,
         dispatched=timings.dispatched,
@@ -141,3 +142,7 @@ def _record(call: Call, outcome: Outcome, is_rooted: bool) -> CallRecord:
         first_token=timings.first_token,
         finished=call.unix_time(),
     )
+
+
+def _prediction_error(call: Call) -> float | None:
+    return None if call.predicted_wait is None or call.waited is None else call.predicted_wait - call.waited

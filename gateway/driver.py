@@ -6,7 +6,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable
 from typing import Protocol
 
-from fairlead.errors import ClientLimit, FairleadError, Internal
+from fairlead.errors import ClientLimit, DeadlineExceeded, FairleadError, Internal, QueueFull
 from fairlead.outcomes import Outcome
 from fairlead.token_ids import TOKEN_BYTES
 from fairlead.v1 import common_pb2, scheduler_pb2
@@ -18,6 +18,7 @@ from gateway.core import call_events as events
 from gateway.core.call import CallMachine
 from gateway.core.client_limits import HeldBytesLimiter
 from gateway.core.coalescer import OutputChunk
+from gateway.core.waits import CallWaits
 from gateway.tenants import Credentials
 from gateway.upstream.attempt import Attempt
 from gateway.upstream.cluster import Cluster
@@ -69,6 +70,7 @@ class CallDrivers:
         self.call_log = call_log
         self.held_outputs = held_outputs
         self.reader_seconds = reader_seconds
+        self.waits = CallWaits()
         self._drivers: dict[str, CallDriver] = {}  # by request id
 
     def drive(self, caller: CallerPort, call: Call) -> "CallDriver":
@@ -92,6 +94,8 @@ class CallDriver:
         self._cluster = shared.cluster
         self._call_log = shared.call_log
         self._held_outputs = shared.held_outputs
+        self._waits = shared.waits
+        self._submitted = 0.0  # loop time of the first submission
         self._call = call
         self._machine = CallMachine(shared.reader_seconds)
         self._loop = asyncio.get_running_loop()
@@ -240,7 +244,10 @@ class CallDriver:
                 case commands.Place():
                     dispatch = call.request.dispatch
                     dispatch.attempt, dispatch.excluded[:] = question.attempt, question.excluded
+                    self._waits.left(call.client, call.worker_instance, call.request_id)
                     placed = await self._cluster.place(dispatch)
+                    if call.deadline is not None:
+                        self._check_deadline(placed, question.attempt, call.deadline)
                     self._note_placement(placed)
                     return events.Placed(placed.instance)
         except FairleadError as error:
@@ -254,6 +261,16 @@ class CallDriver:
         call.worker_instance, call.scheduler = placed.instance, placed.scheduler
         call.timings.dispatched = call.timings.dispatched or placed.selected_at
 
+    def _check_deadline(self, placed: scheduler_pb2.DispatchReply, attempt: int, deadline: float) -> None:
+        """Raise DeadlineExceeded if the call will surely not start in time, and return its placement."""
+        now, client = self._loop.time(), self._call.client
+        if self._waits.is_hopeless(client, placed.instance, deadline - now, now):
+            self._cluster.withdraw(self._call.request_id, attempt)
+            left = max(0.0, deadline - now)
+            raise DeadlineExceeded(
+                f"the call would wait longer than until its deadline in {left:.3g} s; it was not queued"
+            )
+
     def _submit(self, command: commands.Submit) -> None:
         call, submit = self._call, self._call.request.submit
         assert self._link is not None
@@ -265,6 +282,9 @@ class CallDriver:
             submit.sampling.CopyFrom(sampling_to_proto(call.sampling.after(command.output_tokens)))
         if call.deadline is not None:
             submit.timeout_seconds = max(MIN_TIMEOUT, call.deadline - self._loop.time())
+        predicted = self._waits.waits(call.client, call.worker_instance, call.request_id, self._loop.time())
+        if call.predicted_wait is None:
+            call.predicted_wait, self._submitted = predicted, self._loop.time()
         self._attempt = self._link.submit(submit, self._receive)
 
     def _note(self, event: events.Event) -> None:
@@ -274,6 +294,10 @@ class CallDriver:
             case OutputChunk():
                 self._note_first_token()
             case events.Started():
+                now = self._loop.time()
+                self._waits.started(call.client, call.worker_instance, call.request_id, now)
+                if call.waited is None and self._machine.attempts.number == 1:
+                    call.waited = now - self._submitted
                 call.timings.scheduled = call.timings.scheduled or call.unix_time()
             case events.Completed():
                 if event.last is not None and event.last.token_ids:
@@ -305,6 +329,9 @@ class CallDriver:
         call.outcome = Outcome.COMPLETED if error is None else error.outcome
         call.message = "" if error is None else reason(error)
         call.attempts = self._machine.attempts.number
+        self._waits.left(call.client, call.worker_instance, call.request_id)
+        if isinstance(error, ClientLimit | QueueFull):
+            error.retry_after = self._waits.retry_after(call.client, error.retry_after, self._loop.time())
         self._note_usage()
         if self._answering is not None:
             self._answering.cancel()

@@ -20,6 +20,7 @@ NO_TIER = "none"  # the label of clients whose key has no tier
 STATE_SECONDS = 1.0
 # Bucket boundaries, in seconds, of the GenAI semantic conventions.
 REQUEST_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+PREDICTION_SECONDS = (-30.0, -10.0, -5.0, -2.0, -1.0, -0.5, -0.2, 0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 FIRST_TOKEN_SECONDS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 TOKEN_SECONDS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
 
@@ -72,6 +73,12 @@ class CallMetrics:
             "Between output tokens after the first",
             explicit_bucket_boundaries_advisory=TOKEN_SECONDS,
         )
+        self._prediction = meter.create_histogram(
+            "fairlead.wait.prediction.error",
+            "s",
+            "By how much calls' predicted waits for a start were too long; negative: too short",
+            explicit_bucket_boundaries_advisory=PREDICTION_SECONDS,
+        )
         self._phases = meter.create_histogram(
             "fairlead.phase.duration",
             "s",
@@ -112,6 +119,8 @@ class CallMetrics:
             "gen_ai.request.model": call.model,
         }
         context = _exemplar(call)
+        if call.prediction_error is not None:
+            self._prediction.record(call.prediction_error, attributes, context)
         if call.outcome is not Outcome.COMPLETED:
             self._duration.record(call.seconds, {**attributes, "error.type": call.outcome.name}, context)
             return

@@ -46,7 +46,12 @@ class ThrottlingService(throttling_pb2_grpc.ThrottlingServicer):
             for chooser, decision, count in self._placements
         ]
         return throttling_pb2.AccountResponse(
-            apps=apps, degraded=self._store.degraded, gateways=self._store.gateways, placements=placements
+            apps=apps,
+            degraded=self._store.degraded,
+            gateways=self._store.gateways,
+            placements=placements,
+            predictions=self._accounting.predictions,
+            close_predictions=self._accounting.close_predictions,
         )
 
     async def Usage(

@@ -9,7 +9,7 @@ from fairlead.errors import FairleadError
 from fairlead.rpc.status import request_id_metadata, to_status
 from fairlead.v1 import inference_pb2
 from gateway.admission import Admission
-from gateway.call import CallRequest, Message, Receive, new_call
+from gateway.call import CallRequest, Message, Receive, new_call, predicted_wait
 from gateway.call_log import note_refusal
 from gateway.driver import CallDrivers
 from gateway.grpc_caller import GrpcCaller, responses, shown
@@ -56,7 +56,7 @@ class InferenceService:
                 for response in responses(message, call):
                     await context.write(response)
             warnings = [(HEADER, warning) for warning in self._admission.budget_warnings(call)]
-            context.set_trailing_metadata((*request_id_metadata(call.request_id), *warnings))
+            context.set_trailing_metadata((*request_id_metadata(call.request_id), *warnings, *predicted_wait(call)))
         finally:
             driver.gone()
         if caller.status is not None:

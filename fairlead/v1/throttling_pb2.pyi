@@ -55,16 +55,20 @@ class AccountRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class AccountResponse(_message.Message):
-    __slots__ = ("apps", "degraded", "gateways", "placements")
+    __slots__ = ("apps", "degraded", "gateways", "placements", "predictions", "close_predictions")
     APPS_FIELD_NUMBER: _ClassVar[int]
     DEGRADED_FIELD_NUMBER: _ClassVar[int]
     GATEWAYS_FIELD_NUMBER: _ClassVar[int]
     PLACEMENTS_FIELD_NUMBER: _ClassVar[int]
+    PREDICTIONS_FIELD_NUMBER: _ClassVar[int]
+    CLOSE_PREDICTIONS_FIELD_NUMBER: _ClassVar[int]
     apps: _containers.RepeatedCompositeFieldContainer[AppAccount]
     degraded: bool
     gateways: int
     placements: _containers.RepeatedCompositeFieldContainer[PlacementCount]
-    def __init__(self, apps: _Optional[_Iterable[_Union[AppAccount, _Mapping[str, _Any]]]] = ..., degraded: _Optional[bool] = ..., gateways: _Optional[int] = ..., placements: _Optional[_Iterable[_Union[PlacementCount, _Mapping[str, _Any]]]] = ...) -> None: ...
+    predictions: int
+    close_predictions: int
+    def __init__(self, apps: _Optional[_Iterable[_Union[AppAccount, _Mapping[str, _Any]]]] = ..., degraded: _Optional[bool] = ..., gateways: _Optional[int] = ..., placements: _Optional[_Iterable[_Union[PlacementCount, _Mapping[str, _Any]]]] = ..., predictions: _Optional[int] = ..., close_predictions: _Optional[int] = ...) -> None: ...
 
 class PlacementCount(_message.Message):
     __slots__ = ("chosen_by", "reason", "count")

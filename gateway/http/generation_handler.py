@@ -1,6 +1,7 @@
 """One HTTP request that generates: its calls, from the first byte that is read to the last that is written."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,7 +13,7 @@ import msgspec
 from fairlead.errors import Cancelled, ClientLimit, FairleadError, InvalidRequest
 from fairlead.v1 import inference_pb2
 from gateway.admission import Admission
-from gateway.call import Call, CallRequest, Receive, new_call
+from gateway.call import Call, CallRequest, Receive, new_call, predicted_wait
 from gateway.core.call_commands import Accepted, Finished, Message
 from gateway.core.client_limits import HeldBytesLimiter
 from gateway.core.coalescer import OutputChunk
@@ -99,6 +100,7 @@ class HttpCaller:
 APP = "x-fairlead-app"
 STREAMING = "x-fairlead-streaming"
 TIMEOUT = "x-fairlead-timeout"
+DEADLINE = "x-fairlead-deadline"
 EACH_TOKEN = "each_token"
 PING_SECONDS = 10.0
 DriverFactory = Callable[[CallerPort, Call], CallDriver]
@@ -296,6 +298,7 @@ class GenerationHandler:
             caller = Caller(tenant_of(call.client), call.client, call.app, call.key)
             headers += limit_headers(b"requests", self._admission.limit_status(caller))
             headers += limit_headers(b"tokens", self._admission.token_status(caller))
+            headers += [(name.encode(), value.encode()) for name, value in predicted_wait(call)]
             headers += [(HEADER.encode(), warning.encode()) for warning in self._admission.budget_warnings(call)]
         return headers
 
@@ -315,13 +318,21 @@ def _first(errors: BaseExceptionGroup[FairleadError]) -> FairleadError:
 
 
 def _deadline(request: HttpRequest) -> float | None:
-    """Return when the caller stops to wait, in seconds of the loop's clock; raises InvalidRequest."""
-    if TIMEOUT not in request.headers:
-        return None
+    """Return when the caller stops to wait, in seconds of the loop's clock; raises InvalidRequest.
+
+    TIMEOUT is in seconds from now, DEADLINE in Unix seconds; the earlier one counts.
+    """
+    left = [_number(request, TIMEOUT)] if TIMEOUT in request.headers else []
+    if DEADLINE in request.headers:
+        left.append(max(0.0, _number(request, DEADLINE) - time.time()))
+    return asyncio.get_running_loop().time() + min(left) if left else None
+
+
+def _number(request: HttpRequest, header: str) -> float:
     try:
-        seconds = float(request.headers[TIMEOUT])
+        seconds = float(request.headers[header])
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise InvalidRequest(f"expected a number of seconds above 0, got {request.headers[TIMEOUT][:32]!a}", TIMEOUT)
-    return asyncio.get_running_loop().time() + seconds
+        raise InvalidRequest(f"expected a number of seconds above 0, got {request.headers[header][:32]!a}", header)
+    return seconds

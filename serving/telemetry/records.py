@@ -49,6 +49,7 @@ class CallRecord:
     matched_tokens: int = 0  # prompt tokens that the worker held, according to the scheduler's index
     service: float = 0.0  # the charge in cost units, before division by weight
     retries: int = 0  # dispatches after the first
+    prediction_error: float | None = None  # seconds by which its predicted wait for a start was too long
     received: int
     admitted: int = 0
     dispatched: int = 0

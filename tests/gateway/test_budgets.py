@@ -51,7 +51,7 @@ def profiles(directory: Path, text: str) -> Path:
 
 def test_two_gateways_and_a_redis_that_dies_never_exceed_a_budget(stack: Stack, tmp_path: Path) -> None:
     redis, limit = RedisServer(tmp_path), 2_000
-    stack.worker("a", fake_step_seconds=0.0005)
+    stack.worker("a", engine="fake:0.0005")
     settings = {
         "redis": redis.url,
         "profiles": profiles(tmp_path, f"limits: {{user_tokens_per_day: {limit}, user_per_minute: 100000}}"),
@@ -88,7 +88,7 @@ def test_two_gateways_and_a_redis_that_dies_never_exceed_a_budget(stack: Stack, 
 
 
 def test_a_killed_gateways_budget_is_in_the_file(stack: Stack, tmp_path: Path) -> None:
-    stack.worker("a", fake_step_seconds=0.0005)
+    stack.worker("a", engine="fake:0.0005")
     limit, total = 2_000, 0
     settings = {
         "ledger": tmp_path / "ledger",
@@ -108,7 +108,7 @@ def test_a_killed_gateways_budget_is_in_the_file(stack: Stack, tmp_path: Path) -
 def test_a_caller_is_warned_before_a_budget_is_used_up_and_an_interaction_is_not_cut(
     stack: Stack, tmp_path: Path
 ) -> None:
-    stack.worker("a", fake_step_seconds=0.0005)
+    stack.worker("a", engine="fake:0.0005")
     text = """
 prices: {default: {input: 1000, output: 3000}}
 limits: {tenant_money_per_month: 4, interaction_tokens: 60}
@@ -132,7 +132,7 @@ limits: {tenant_money_per_month: 4, interaction_tokens: 60}
 
 
 def test_each_key_has_its_own_budget(stack: Stack, tmp_path: Path) -> None:
-    stack.worker("a", fake_step_seconds=0.0005)
+    stack.worker("a", engine="fake:0.0005")
     names = ("first", "second", "probe")
     keys = [f"  - {{hash: {hashlib.sha256(key.encode()).hexdigest()}, tenant: t}}\n" for key in names]
     (tmp_path / "keys.yaml").write_text("keys:\n" + "".join(keys))

@@ -98,7 +98,7 @@ def report_of(gateway: Process, *options: str) -> list[dict[str, str]]:
 
 def test_the_sums_equal_the_workers_accounts_exactly_and_survive_a_gateway(stack: Stack, tmp_path: Path) -> None:
     for name in "ab":
-        stack.worker(name, fake_step_seconds=0.0005)
+        stack.worker(name, engine="fake:0.0005")
     (tmp_path / "profiles.yaml").write_text("prices: {default: {input: 10, cached: 1, output: 30}}\n")
     settings = {"ledger": tmp_path / "ledger", "profiles": tmp_path / "profiles.yaml", "page_listen": "127.0.0.1:0"}
     gateway = stack.gateway(**settings, http_listen="127.0.0.1:0")
