@@ -167,6 +167,44 @@ async def test_redis_killed_and_emptied_at_random_moments_never_frees_a_budget(s
     redis.kill()
 
 
+class MortalRedisLedger(RedisLedger):
+    """One that is told nothing more by a process that has died."""
+
+    is_dead = False
+
+    async def ask(self, requests: Sequence[BudgetRequest]) -> Sequence[BudgetReply]:
+        if self.is_dead:
+            raise LedgerUnreachable("dead")
+        return await super().ask(requests)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_processes_and_a_redis_that_writes_to_disk_all_killed_at_random_lose_leases_only(
+    seed: int, tmp_path: Path
+) -> None:
+    draw, total, deaths = random.Random(seed), 0, 0
+    redis = RedisServer(tmp_path, "--appendonly", "yes", "--appendfsync", "always")
+    while total < 0.6 * LIMIT:
+        links = [MortalRedisLedger(open_redis(redis.url), 0.0) for _ in range(2)]
+        async with sharing(links, OF_A_DAY) as sharers:
+            for _ in range(draw.randrange(1, 6)):
+                total += await admitted(sharers, [draw.choice([5, 50]) for _ in range(8)])
+                if draw.random() < 0.4:
+                    redis.kill()
+                    redis.start()
+            for link in links:
+                link.is_dead = True
+                deaths += 1
+    async with sharing(ledgers("redis", 1, tmp_path), OF_A_DAY) as [heir]:
+        await eventually_admitted(heir, 1)
+        total += 1
+        for amount in (500, 100, 20, 5, 1):
+            while got := await admitted([heir], [amount]):
+                total += got
+    assert LIMIT - deaths * LIMIT // PARTS <= total <= LIMIT
+    redis.kill()
+
+
 async def test_an_interaction_that_began_within_the_budget_finishes_and_the_next_one_waits() -> None:
     both = profiles(user_tokens_per_day=1_000, interaction_tokens=600)
     async with sharing(in_memory(2), both) as sharers:
