@@ -64,9 +64,7 @@ class ClusterView:
             "clients": snapshot.clients(self._history, answer),
             "workers": snapshot.workers(members, overloaded, self._traces.newest()),
             "queues": queues,
-            "throttle": snapshot.throttle(
-                self._throttler.state(), now, overloaded, self._accounting.apps, self._throttle
-            ),
+            "throttle": snapshot.throttle(self._throttler.state(), now, overloaded, self._accounting, self._throttle),
         }
 
     def past(self) -> Document:

@@ -2,17 +2,19 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from fairlead.v1 import scheduler_pb2
-from gateway.accounting import AppOutcomes
+from gateway.accounting import Accounting
 from gateway.core.merge_patch import Document
 from gateway.core.service_history import ClientSample, ServiceHistory
 from serving.names import tenant_of
 from serving.telemetry.records import CallRecord
 from serving.wire import served_models
+from throttler.core.budget import NANO
 from throttler.core.decider import ThrottleState
+from throttler.core.quota import QuotaAccount
 
 NOW_SECONDS = 5.0
 MINUTE_SECONDS = 60.0
@@ -145,7 +147,7 @@ def queues(answer: scheduler_pb2.ListClientsResponse) -> Document:
 
 
 def throttle(
-    state: ThrottleState, now: float, overloaded: Collection[str], apps: Mapping[str, AppOutcomes], kind: str
+    state: ThrottleState, now: float, overloaded: Collection[str], accounting: Accounting, kind: str
 ) -> Document:
     """Return the limits that are used up, each with the Unix time at which another call fits, and the interactions."""
     soonest = sorted(state.exhausted.items(), key=lambda item: -item[1])[:MOST_EXHAUSTED]
@@ -153,8 +155,9 @@ def throttle(
         "kind": kind,
         "overloaded": ", ".join(sorted(overloaded)),
         "exhausted": {
-            account.key: {"limit": account.limit, "until": math.ceil(now + seconds)} for account, seconds in soonest
+            account.key: {"limit": _limit(account), "until": math.ceil(now + seconds)} for account, seconds in soonest
         },
+        "waits": {"predicted": accounting.predictions, "close": accounting.close_predictions},
         "interactions": {"in_flight": state.interactions_in_flight, "idle": state.interactions_idle},
         "apps": {
             name: {
@@ -164,9 +167,14 @@ def throttle(
                 "failed": app.broken + app.invalid,
                 "cancelled": app.cancelled,
             }
-            for name, app in apps.items()
+            for name, app in accounting.apps.items()
         },
     }
+
+
+def _limit(account: QuotaAccount) -> float:
+    """Return a limit as it is written: budgets of money are counted in billionths."""
+    return account.limit / NANO if account.key.startswith("money:") else account.limit
 
 
 def history_lines(history: ServiceHistory, unix_offset: float) -> Document:

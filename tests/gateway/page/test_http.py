@@ -146,6 +146,26 @@ def test_a_limit_that_is_used_up_is_shown_with_its_end(shared_stack: Stack) -> N
             account = state["throttle"]["exhausted"]["user:default/ann"]
             assert account["limit"] == 1
             assert 0 < account["until"] - state["time"] <= 61
+            assert state["throttle"]["waits"] == {"predicted": 1, "close": 1}
+
+    asyncio.run(ask())
+
+
+def test_a_budget_of_money_that_is_used_up_is_shown_in_units_of_the_currency(
+    shared_stack: Stack, tmp_path: Path
+) -> None:
+    profiles = tmp_path / "profiles.yaml"
+    profiles.write_text("prices: {default: {output: 1000000}}\nlimits: {tenant_money_per_calendar_day: 2}\n")
+    gateway = shared_stack.gateway(page_listen="127.0.0.1:0", profiles=profiles)
+    viewer = Viewer(gateway.wait_for("listening")["page_port"])
+    viewer.log_in()
+
+    async def ask() -> None:
+        async with Client(gateway.address, user="ann") as client:
+            await client.generate("hello", max_tokens=2, ignore_eos=True)
+            state = next(viewer.states())
+            account = state["throttle"]["exhausted"]["money:calendar_day:tenant:default"]
+            assert account["limit"] == 2.0
 
     asyncio.run(ask())
 

@@ -10,13 +10,17 @@ const KINDS = {
   none: "There are no limits.",
 };
 
+// An account's key is "user:NAME", or of a budget "tokens:calendar_day:user:NAME".
+const named = (key) =>
+  key.replace(/^(tokens|cost|money):(\w+):/, (_, measure, window) => `${measure} per ${window.replace("_", " ")} of `).replace(":", " ");
+
 export class Throttle {
   constructor(text, exhausted, apps) {
     this.text = text;
     this.exhausted = new Rows(
       exhausted,
       [
-        { isHead: true, className: "name", text: (_, key) => key.replace(/^(tokens|cost):/, "$1 of ").replace(":", " ") },
+        { isHead: true, className: "name", text: (_, key) => named(key) },
         { className: "number", text: (account) => units(account.limit) },
         { className: "number", text: (account) => time(account.until) },
       ],
@@ -39,7 +43,9 @@ export class Throttle {
     const { in_flight: busy, idle } = throttle.interactions;
     const load = throttle.overloaded ? `Overloaded now: ${throttle.overloaded}.` : "No model is overloaded now.";
     const open = `${counted(busy + idle, "interaction")} in progress ${busy + idle === 1 ? "is" : "are"} protected, ${units(busy)} with a call in flight.`;
-    setText(this.text, `${KINDS[throttle.kind]} ${load} ${open}`);
+    const { close, predicted } = throttle.waits;
+    const waits = predicted ? ` ${Math.round((100 * close) / predicted)}% of ${units(predicted)} predicted waits came true, within 25% or 200 ms.` : "";
+    setText(this.text, `${KINDS[throttle.kind]} ${load} ${open}${waits}`);
     this.exhausted.update(Object.entries(throttle.exhausted));
     this.apps.update(Object.entries(throttle.apps).sort(([one], [other]) => (one < other ? -1 : 1)));
   }
