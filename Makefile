@@ -37,7 +37,7 @@ test-fast: setup ## run the tests that start no services, load no model and comp
 	$(PYTEST) -m "not e2e and not model and not slow"
 
 test-clients: setup ## run the tests with LiteLLM, LM Evaluation Harness, AIPerf, coding agents and applications, which are installed first (4 GB, once)
-	$(PYTEST) --timeout 900 -m clients tests/gateway/http tests/agents
+	$(PYTEST) --timeout 900 -m clients tests/unit/gateway/http tests/system/agents
 
 flood: vllm-venv ## compare vLLM, LiteLLM and Fairlead while a user floods, on the same engine (half an hour)
 	$(VLLM_VENV)/bin/python -m lab.bench.flood
@@ -58,7 +58,7 @@ gpu-pack: setup build/gpu-kernels/.ready ## make build/gpu-pack for a GPU machin
 
 attack: setup ## attack real processes for a quarter of an hour, or as long as ATTACKS says, and write build/attacks.md
 	@mkdir -p build
-	$(BIN)/pytest tests/attacks tests/gateway/http/test_fuzz.py --timeout 0 --report build/attacks.md $(ATTACKS)
+	$(BIN)/pytest tests/system/attacks tests/unit/gateway/http/test_fuzz.py --timeout 0 --report build/attacks.md $(ATTACKS)
 
 simulate-faults: setup ## break SEEDS=1000 small simulated systems at random and check every promise
 	$(BIN)/python -m lab.rehearsal --seeds $(SEEDS)
@@ -101,16 +101,16 @@ $(VLLM_VENV)/grpc/.ready: constraints/vllm-grpc.txt $(VLLM_VENV)/.ready
 vllm-venv: $(VLLM_VENV)/lowest/.ready $(VLLM_VENV)/$(VLLM_NEWEST)/.ready $(VLLM_VENV)/grpc/.ready ## install vLLM for CPUs into an environment of its own (once, 4 GB, several minutes)
 
 VLLM_PYTEST = env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -q --show-capture no --timeout 900 --parallel
-VLLM_TESTS = tests/vllm tests/faults/test_workers.py tests/local_worker/test_policies_on_a_stack.py
+VLLM_TESTS = tests/system/vllm tests/system/faults/test_workers.py tests/unit/local_worker/test_policies_on_a_stack.py
 
 # The tests of the contract, in one process.
-VLLM_CONTRACT = $(VLLM_PYTEST) -k "process or refuses_a_pipeline" tests/vllm/test_exactness.py tests/vllm/test_lora.py tests/vllm/test_refusals.py
+VLLM_CONTRACT = $(VLLM_PYTEST) -k "process or refuses_a_pipeline" tests/system/vllm/test_exactness.py tests/system/vllm/test_lora.py tests/system/vllm/test_refusals.py
 
 test-vllm: vllm-venv ## run the tests that need vLLM, those of its contract also with other versions and with model runner V2
-	PYTHONPATH=$(VLLM_VENV)/lowest $(VLLM_PYTEST) -k "process or tensor" tests/vllm/test_exactness.py tests/vllm/test_lora.py
+	PYTHONPATH=$(VLLM_VENV)/lowest $(VLLM_PYTEST) -k "process or tensor" tests/system/vllm/test_exactness.py tests/system/vllm/test_lora.py
 	PYTHONPATH=$(VLLM_VENV)/$(VLLM_NEWEST) VLLM_TARGET_DEVICE=cpu $(VLLM_CONTRACT)
 	PYTHONPATH=$(VLLM_VENV)/$(VLLM_NEWEST) VLLM_TARGET_DEVICE=cpu TRITON_INTERPRET=1 $(VLLM_CONTRACT)
-	TRITON_INTERPRET=1 $(VLLM_PYTEST) -k "(process or tensor or refuses_a_pipeline or name_a_lora_adapter) and not behind" tests/vllm
+	TRITON_INTERPRET=1 $(VLLM_PYTEST) -k "(process or tensor or refuses_a_pipeline or name_a_lora_adapter) and not behind" tests/system/vllm
 	$(VLLM_PYTEST) -m vllm $(VLLM_TESTS)
 
 mutate: setup build/mutate-venv ## see whether tests notice wrong changes of cores: CORE="call dlpm", SAMPLE=30 of each (lab/mutation.md)

@@ -13,7 +13,7 @@ VLLM_MARKS = (
 ENGINES = ("fake", pytest.param("vllm", marks=VLLM_MARKS))
 VLLM_DEADLINE = 600.0  # seconds: it may take minutes to start where other processes compute
 VLLM_BLOCK = 32  # its attention on a CPU needs a multiple of it
-VLLM_RUNNER = "v2" if os.environ.get("TRITON_INTERPRET") == "1" else "v1"  # see tests/vllm/interpreted.py
+VLLM_RUNNER = "v2" if os.environ.get("TRITON_INTERPRET") == "1" else "v1"  # see tests/system/vllm/interpreted.py
 VLLM_SETTINGS: dict[str, object] = {
     "engine": f"vllm:{VLLM_RUNNER}",
     "vllm_args": "{enforce_eager: true}",

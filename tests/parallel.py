@@ -18,22 +18,22 @@ import pytest
 
 # The files that take longest, the longest first.
 LONGEST = (
-    "tests/vllm/test_exactness.py",
-    "tests/vllm/test_worker.py",
-    "tests/vllm/test_flood.py",
-    "tests/deploy/test_rehearsal.py",
-    "tests/deploy/test_production_rehearsal.py",
-    "tests/install/*",
-    "tests/gateway/test_failover.py",
-    "tests/cli/test_up.py",
-    "tests/cli/test_demo.py",
-    "tests/local_worker/engine/test_exactness.py",
-    "tests/local_worker/engine/test_default_model.py",
-    "tests/local_worker/core/test_batcher.py",
-    "tests/serving/test_waiting_calls.py",
+    "tests/system/vllm/test_exactness.py",
+    "tests/system/vllm/test_worker.py",
+    "tests/system/vllm/test_flood.py",
+    "tests/system/deploy/test_rehearsal.py",
+    "tests/system/deploy/test_production_rehearsal.py",
+    "tests/system/install/*",
+    "tests/unit/gateway/test_failover.py",
+    "tests/unit/cli/test_up.py",
+    "tests/unit/cli/test_demo.py",
+    "tests/unit/local_worker/engine/test_exactness.py",
+    "tests/unit/local_worker/engine/test_default_model.py",
+    "tests/unit/local_worker/core/test_batcher.py",
+    "tests/unit/serving/test_waiting_calls.py",
 )
 # Folders whose files share what takes long to make: a distribution that is built, a browser that is started.
-TOGETHER = ("tests/install/*", "tests/gateway/page/*")
+TOGETHER = ("tests/system/install/*", "tests/unit/gateway/page/*")
 
 Tests = list[pytest.Item]
 

@@ -28,11 +28,11 @@ SERVICES = {
     "local_worker": ServiceName.WORKER,
     "engine_adapter": ServiceName.ADAPTER,
     "throttler": ServiceName.THROTTLER,
-    "tests.agents": ServiceName.WORKER,
+    "tests.system.agents": ServiceName.WORKER,
 }
 
 # What workers import beside their own code.
-ENGINES = {"transformers": "local_worker.engine.runner", "vllm": "tests.vllm.imported"}
+ENGINES = {"transformers": "local_worker.engine.runner", "vllm": "tests.system.vllm.imported"}
 
 
 def eventually(condition: Callable[[], Any], what: str) -> Any:

@@ -33,7 +33,7 @@ class Kernel:
     window: bool = False
 
 
-# Those of tests/gpu, of the 8B shape, and of Gemma-2B's heads.
+# Those of tests/system/gpu, of the 8B shape, and of Gemma-2B's heads.
 KERNELS = (Kernel(64), Kernel(64, window=True), Kernel(128), Kernel(256))
 
 

@@ -37,8 +37,8 @@ class Prediction:
 PREDICTIONS = (
     Prediction("device", "copy", "tb_per_s", 2.8, 3.2),
     Prediction("device", "matmul", "tflop_per_s", 700.0, 820.0),
-    Prediction("device_tests", "tests/gpu", "failed", most=0.0),
-    Prediction("device_tests", "tests/gpu", "skipped", most=0.0),
+    Prediction("device_tests", "tests/system/gpu", "failed", most=0.0),
+    Prediction("device_tests", "tests/system/gpu", "skipped", most=0.0),
     Prediction("decode", "1 requests, graphs", "of_memory", least=0.65),
     Prediction("decode", "64 requests, graphs", "of_memory", least=0.75),
     Prediction("decode", "64 requests, launched", "ms", 15.0, 35.0),

@@ -27,7 +27,7 @@ def rows(subject: Subject) -> Iterator[Row]:
         status = _run(configuration, log)
     summary = log.read_text().strip().rpartition("\n")[2]
     none = {"passed": 0, "failed": 0, "skipped": 0}
-    yield Row("tests/gpu", none | {name: int(count) for count, name in COUNT.findall(summary)})
+    yield Row("tests/system/gpu", none | {name: int(count) for count, name in COUNT.findall(summary)})
     if status:
         raise CheckFailed(f"pytest ended with {status}: {summary}"[:200])
 
@@ -35,7 +35,7 @@ def rows(subject: Subject) -> Iterator[Row]:
 def _run(configuration: Path, log: Path) -> int:
     """Run the tests, and return the exit status of pytest."""
     pytest = [sys.executable, "-m", "pytest", "--noconftest", "-c", str(configuration), f"--rootdir={ROOT}", "-v"]
-    options = ["--import-mode=importlib", "-p", "no:cacheprovider", "--durations=10", "tests/gpu"]
+    options = ["--import-mode=importlib", "-p", "no:cacheprovider", "--durations=10", "tests/system/gpu"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     with log.open("w") as text:
         command = [*pytest, *options]

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from lab.bench.gpu.row import CheckFailed, Row
 from lab.bench.gpu.subject import Subject
 
-EXACTNESS = ("-m", "pytest", "-q", "--show-capture=no", "tests/vllm/test_exactness.py")
+EXACTNESS = ("-m", "pytest", "-q", "--show-capture=no", "tests/system/vllm/test_exactness.py")
 SPEED = ("-m", "lab.bench.vllm_engine", "--device", "cuda", "--dtype", "bfloat16", "--model", "random:llama-3.1-8b")
 
 

@@ -1,0 +1,140 @@
+"""What calls used: the gateway's ledger equals the workers' accounts to the last unit, and survives the gateway."""
+
+import asyncio
+import csv
+import io
+import json
+from collections import Counter
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.usage import UsageLedger, UsageSums
+from serving.usage_report import KEYS, SUMS, UsageRow, as_csv, usage_report
+from tests.services import SECRET, Process, Stack, eventually
+from tests.unit.cli.commands import called
+from tests.unit.gateway.http.http_client import HttpClient
+
+NAMES = st.sampled_from(["a", "b"])
+ROWS = st.lists(
+    st.builds(
+        UsageRow,
+        st.sampled_from(["2026-11-01", "2026-11-02"]),
+        *([NAMES] * 4),
+        *([st.integers(0, 10**12)] * 7),
+        st.sampled_from([1.0, 2.5]),
+    ),
+    max_size=20,
+)
+
+
+@given(ROWS, st.permutations(KEYS).flatmap(lambda keys: st.integers(1, 5).map(lambda number: keys[:number])))
+def test_every_report_has_the_sums_of_all_rows(rows: list[UsageRow], by: list[str]) -> None:
+    report = usage_report(rows, by)
+    for name in SUMS[:4]:
+        assert sum(int(each[name]) for each in report) == sum(getattr(row, name) for row in rows)
+    assert len({tuple(each[name] for name in by) for each in report}) == len(report)
+    assert list(csv.DictReader(io.StringIO(as_csv(report, by)))) == [
+        {name: str(cell) for name, cell in each.items()} for each in report
+    ]
+    for each in report:
+        assert 0 <= float(each["share"]) <= 1
+        assert 0 <= float(each["idle_share"]) <= 1
+
+
+def test_shares_are_of_a_day_and_idle_shares_of_what_is_fair() -> None:
+    def row(day: str, tenant: str, cost: int, weight: float) -> UsageRow:
+        return UsageRow(day, tenant, "", "a", "m", 1, 0, 0, 0, cost, 0, 0, weight)
+
+    rows = [row("1", "large", 50, 3.0), row("1", "small", 50, 1.0), row("2", "large", 7, 3.0)]
+    shares = {
+        (each["day"], each["tenant"]): (each["share"], each["idle_share"]) for each in usage_report(rows, KEYS[:2])
+    }
+    # Three quarters were fair for the large one, of which it left a third.
+    assert shares == {("1", "large"): (0.5, 0.3333), ("1", "small"): (0.5, 0.0), ("2", "large"): (1.0, 0.0)}
+
+
+def sums(calls: int) -> UsageSums:
+    return UsageSums(calls, 2 * calls, 0, 3 * calls, 4 * calls, 5 * calls, 6 * calls, 1.0)
+
+
+async def test_ledgers_of_one_file_add_up_and_are_kept(tmp_path: Path) -> None:
+    path, day = str(tmp_path / "ledger"), 86_400.0
+    ledgers = [UsageLedger(path) for _ in range(2)]
+    writing = [asyncio.create_task(ledger.run()) for ledger in ledgers]
+    await asyncio.sleep(0)
+    for number in range(300):
+        ledgers[number % 2].add(f"t/{number % 3}", "a", "m", day * (number % 2), sums(number))
+    for task in writing:
+        task.cancel()
+    await asyncio.gather(*writing, return_exceptions=True)
+    again = UsageLedger(path)
+    assert again.name == ledgers[0].name
+    rows = await again.rows("")
+    assert len(rows) == 6
+    assert sum(row.calls for row in rows) == sum(range(300))
+    assert {row.nano_money / row.calls for row in rows} == {5.0}
+    assert {row.day for row in await again.rows("1970-01-02")} == {"1970-01-02"}
+
+
+def report_of(gateway: Process, *options: str) -> list[dict[str, str]]:
+    done = called(
+        "usage",
+        "--gateway",
+        gateway.address,
+        "--secret",
+        SECRET,
+        "--by",
+        "tenant,user,app,model",
+        "--format",
+        "json",
+        *options,
+    )
+    assert done.returncode == 0, done.stderr
+    report: list[dict[str, str]] = json.loads(done.stdout)
+    return report
+
+
+def test_the_sums_equal_the_workers_accounts_exactly_and_survive_a_gateway(stack: Stack, tmp_path: Path) -> None:
+    for name in "ab":
+        stack.worker(name, engine="fake:0.0005")
+    (tmp_path / "profiles.yaml").write_text("prices: {default: {input: 10, cached: 1, output: 30}}\n")
+    settings = {"ledger": tmp_path / "ledger", "profiles": tmp_path / "profiles.yaml", "page_listen": "127.0.0.1:0"}
+    gateway = stack.gateway(**settings, http_listen="127.0.0.1:0")
+    http = HttpClient(gateway.wait_for("listening")["http_port"])
+    prompt = "the same words again and again, so that they are cached by the block " * 20
+    used: Counter[str] = Counter()
+    for number in range(12):
+        user = ("ann", "bob", "carol")[number % 3]
+        answer = http.complete(prompt=prompt + user, max_tokens=3 + number, user=user)
+        assert answer.status == 200
+        used["output_tokens"] += answer.json["usage"]["completion_tokens"]
+        used["prompt_tokens"] += answer.json["usage"]["prompt_tokens"]
+        used["cached_tokens"] += answer.json["usage"].get("prompt_tokens_details", {}).get("cached_tokens", 0)
+
+    def accounts() -> dict[str, float]:
+        services: Counter[str] = Counter()
+        for worker in stack.status().services:
+            for client in worker.clients:
+                services[client.client] += round(client.service * 1e6)
+        return dict(services)
+
+    report = report_of(gateway)
+    counted = {f"{row['tenant']}/{row['user']}": round(float(row["cost"]) * 1e6) for row in report}
+    eventually(lambda: accounts() == counted, f"workers' accounts are {counted}")
+    for name, number in used.items():
+        assert sum(int(row[name]) for row in report) == number
+    assert used["cached_tokens"] > 0
+    price = (used["prompt_tokens"] - used["cached_tokens"]) * 10 + used["cached_tokens"] + used["output_tokens"] * 30
+    assert round(sum(float(row["money"]) for row in report) * 1e6) == price
+    page = HttpClient(gateway.wait_for("listening")["page_port"])
+    assert page.get("/usage").status == 401
+    assert page.get("/usage", authorization="Bearer wrong").status == 401
+    answer = page.get("/usage?format=csv", authorization=f"Bearer {SECRET}")
+    rows = list(csv.DictReader(io.StringIO(answer.body.decode())))
+    assert [row["user"] for row in rows] == ["ann", "bob", "carol"]
+    assert {row["calls"] for row in rows} == {"4"}
+    assert [row["user"] for row in page.get("/usage", authorization=f"Bearer {SECRET}").json] == ["ann", "bob", "carol"]
+    gateway.terminate()
+    assert report_of(stack.gateway(**settings)) == report

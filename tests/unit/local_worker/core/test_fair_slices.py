@@ -1,0 +1,221 @@
+"""Fair slices in random worlds of greedy clients: the theorems at each level, no loss, and no standstill."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from itertools import permutations
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from local_worker.core import preemption
+from local_worker.core.accounts.account import Account, Path
+from local_worker.core.accounts.levels import FairnessLevels
+from local_worker.core.batch import StepResult
+from local_worker.core.limits import AdmissionMode
+from local_worker.core.plan import Plan
+from local_worker.core.policies.sliced_dlpm import SlicedDlpm
+from local_worker.core.request import Request
+from serving.cost import COSTS
+from serving.sampling_params import SamplingParams
+from tests.unit.local_worker.engine.driving import BLOCK, make_batcher, make_request
+
+LONGEST_OUTPUT = 100
+SHARED_PROMPTS = 3
+KINDS = ("whale", "hoard", "short", "on and off", "cancels", "mixed", "shares", "large", "quiet")
+CALLERS = ("s/u#one", "s/u#two", "s/v#one", "t/u#one", "t/w#one", "t/w#two")
+
+
+@dataclass
+class World:
+    """A worker of a random size, and clients of random kinds."""
+
+    seed: int
+    dice: Random = field(init=False)
+    served: dict[Path, int] = field(default_factory=dict)  # service over weight, micro-units
+    seen: dict[Account, int] = field(default_factory=dict)
+    leads: dict[tuple[Path, Path], int] = field(default_factory=dict)  # the least lead while the first is hungry
+    launched: deque[Plan] = field(default_factory=deque)
+    here: dict[str, list[Request]] = field(default_factory=dict)
+    answers: dict[Request, list[int]] = field(default_factory=dict)
+    arrivals: int = 0
+    worst: int = 0
+
+    def __post_init__(self) -> None:
+        dice = self.dice = Random(self.seed)
+        self.ahead = dice.choice([0, 0, 1])
+        self.running = dice.choice([3, 6, 12, 20])
+        self.pages = dice.choice([40, 100, 300])
+        self.longest = min(400, self.pages * BLOCK - LONGEST_OUTPUT - 20)
+        levels = FairnessLevels.parse(dice.choice(["user", "tenant,user", "tenant,user,interaction"]))
+        quantum = dice.choice([8, 32, 128])
+        weights = dice.choice([(1000,), (1000, 2000, 500)])
+        self.batcher = make_batcher(
+            pages=self.pages,
+            token_budget=max(self.running + 1, dice.choice([24, 48, 96])),
+            max_running=self.running,
+            max_prompt_tokens=self.longest,
+            policy="dlpm",
+            admission=dice.choice([AdmissionMode.RESERVE, AdmissionMode.RESERVE, AdmissionMode.OPTIMISTIC]),
+            max_output_tokens=LONGEST_OUTPUT,
+            cost=COSTS[dice.choice(list(COSTS))](),
+            least_weight=min(weights),
+            quantum_tokens=quantum,
+            levels=levels,
+            most_debt_tokens=dice.choice([0, 16, 64, 256]),
+            ahead=self.ahead,
+        )
+        callers = dice.sample(CALLERS, dice.choice([2, 3, 5]))
+        self.kinds = {caller: dice.choice(KINDS) for caller in callers}
+        users = {caller.partition("#")[0] for caller in callers}
+        self.weights = {user: (dice.choice(weights), dice.choice(weights)) for user in sorted(users)}
+        self.phases = {caller: dice.randrange(50) for caller in callers}
+        self.here = {caller: [] for caller in callers}
+
+    @property
+    def policy(self) -> SlicedDlpm:
+        policy = self.batcher.queue.policy
+        assert isinstance(policy, SlicedDlpm)
+        return policy
+
+    def ask(self, caller: str, prompt: int, output: int, head: int | None = None) -> None:
+        dice = self.dice
+        prompt = min(prompt, self.longest)
+        prefix = [] if head is None else [(at * 7 + head) % 997 for at in range(min(prompt - 1, 80))]
+        tokens = prefix + [dice.randrange(50_000) for _ in range(prompt - len(prefix))]
+        request = make_request(
+            tokens, arrival=self.arrivals, sampling=SamplingParams(max_tokens=output, ignore_eos=True)
+        )
+        self.arrivals += 1
+        request.client, _, request.interaction = caller.partition("#")
+        request.weight, request.user_weight = self.weights[request.client]
+        self.batcher.queue.submit(request, 0.0)
+        self.here[caller].append(request)
+        self.answers[request] = []
+
+    def arrive(self, step: int) -> None:
+        dice, running, most = self.dice, self.running, LONGEST_OUTPUT
+        for caller, kind in self.kinds.items():
+            open_ = len(self.here[caller])
+            if kind == "whale" and open_ < 4:
+                self.ask(caller, self.longest, dice.randrange(1, 4))
+            elif kind == "hoard" and open_ < 2 * running:
+                self.ask(caller, dice.randrange(1, 8), most)
+            elif kind == "short" and open_ < 3 * running:
+                self.ask(caller, dice.randrange(1, 20), dice.randrange(1, 6))
+            elif kind == "on and off" and (step + self.phases[caller]) % 50 < 25 and open_ < 2 * running:
+                self.ask(caller, dice.choice([3, 60]), dice.choice([2, most]))
+            elif kind == "cancels" and open_ < running:
+                self.ask(caller, dice.choice([2, self.longest]), most)
+            elif kind == "mixed" and open_ < 8:
+                self.ask(caller, dice.randrange(1, self.longest), dice.randrange(1, most))
+            elif kind == "shares" and open_ < 8:
+                self.ask(caller, dice.randrange(2, 120), dice.randrange(1, 30), dice.randrange(SHARED_PROMPTS))
+            elif kind == "large" and open_ < 2:
+                self.ask(caller, self.pages * BLOCK - most - 8, most)
+            elif kind == "quiet" and not open_ and not dice.randrange(15):
+                self.ask(caller, dice.randrange(1, 12), dice.randrange(1, 6))
+
+    def leave(self) -> None:
+        queue = self.batcher.queue
+        for caller, requests in self.here.items():
+            may_leave = {"cancels": 20, "mixed": 200}.get(self.kinds[caller])
+            for request in requests:
+                if may_leave and request in queue.running and not self.dice.randrange(may_leave):
+                    queue.abort(request)
+            requests[:] = [each for each in requests if each in queue.running or each in queue.waiting]
+
+    def step(self) -> bool:
+        """Plan and commit as an engine's loop does; return whether anything is left to do."""
+        batcher, limits = self.batcher, self.batcher.queue.limits
+        plan = batcher.plan(0.0)
+        if plan is not None:
+            assert sum(piece.stop - piece.start for _, piece in plan.parts) <= limits.token_budget
+            for request, piece in plan.parts:
+                assert request in batcher.queue.running
+                assert len(request.pages) * BLOCK >= piece.stop, "a page for each position"
+            self.launched.append(plan)
+        if len(self.launched) > (self.ahead if plan is not None else 0):
+            done = self.launched.popleft()
+            samples = [piece.stop for _, piece in done.parts if piece.samples]
+            for request, tokens, *_ in batcher.commit(done, StepResult(tuple(samples))):
+                self.answers[request] += tokens
+        elif plan is None:
+            assert len(batcher.queue.running) + len(batcher.queue.waiting) == 0, "a standstill"
+            return False
+        return True
+
+    def hungry(self) -> set[Path]:
+        requests = [*self.batcher.queue.waiting, *self.policy.open]
+        return {account.path for request in requests for account in request.account.lineage}
+
+    def check(self, hungry: set[Path]) -> None:
+        """Both statements of Theorem 1, for all siblings, after a step in which the accounts `hungry` stayed so."""
+        policy = self.policy
+        least, most = policy.balance_range_micro
+        for account in self.batcher.queue.accounts:
+            assert account.balance <= most
+            if any(path[:-1] == account.path[:-1] for path in hungry):
+                assert account.balance > least, f"{account.path}: {account.balance}, range above {least}"
+        for account in (*self.seen, *self.batcher.queue.accounts):
+            path = account.path
+            self.served[path] = self.served.get(path, 0) + account.weighted - self.seen.get(account, 0)
+            self.seen[account] = account.weighted
+        for behind, ahead in permutations(self.served, 2):
+            if behind[:-1] == ahead[:-1] and behind in hungry:
+                lead = self.served[ahead] - self.served[behind]
+                first = self.leads[behind, ahead] = min(lead, self.leads.get((behind, ahead), lead))
+                self.worst = max(self.worst, lead - first)
+                assert lead - first <= policy.bound_micro, f"{ahead} gained {lead - first} on {behind}"
+        self.follow(hungry)
+
+    def follow(self, hungry: set[Path]) -> None:
+        """Forget what others gained on accounts that are not `hungry` now."""
+        self.leads = {pair: lead for pair, lead in self.leads.items() if pair[0] in hungry}
+
+
+def finish(world: World) -> None:
+    steps = 0
+    while world.step():
+        steps += 1
+        assert steps < 20_000, "what is left is never served"
+    world.batcher.check_invariants()
+
+
+def run(world: World, steps: int, *, is_bound_checked: bool) -> None:
+    for number in range(steps):
+        world.arrive(number)
+        before = world.hungry()
+        world.step()
+        if is_bound_checked:
+            world.check(before & world.hungry())
+        world.leave()
+        world.follow(world.hungry())
+        if number % 25 == 0:
+            world.batcher.check_invariants()
+    for request, answer in world.answers.items():
+        stops = range(request.prompt_tokens, request.prompt_tokens + len(answer))
+        assert answer == [*stops], "a stream without gap and repeat"
+
+
+@pytest.fixture
+def without_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preemption, "MOST_REPEATED", float("inf"))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_guard")
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_siblings_of_which_one_stays_hungry_differ_by_at_most_the_bound(seed: int) -> None:
+    run(World(seed), 120, is_bound_checked=True)
+
+
+@pytest.mark.slow
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_all_is_served_and_no_stream_has_a_gap_where_the_guard_forbids_preemptions(seed: int) -> None:
+    world = World(seed)
+    run(world, 120, is_bound_checked=False)
+    finish(world)

@@ -1,0 +1,114 @@
+"""Clients that reserve pages without using them: others keep the service that they have beside a normal client."""
+
+from collections.abc import Callable
+from functools import cache
+from itertools import count
+
+import pytest
+
+from local_worker.core.batcher import Batcher
+from local_worker.core.limits import AdmissionMode
+from local_worker.core.request import Request
+from serving.cost import MICRO
+from serving.sampling_params import SamplingParams
+from tests.unit.local_worker.core.test_batcher import tokens_for
+from tests.unit.local_worker.engine.driving import BLOCK, make_batcher, make_request
+
+pytestmark = pytest.mark.slow
+
+FAIR = ("dlpm", "drr", "vtc", "vtc-predict", "wsc")
+PAGES = 128
+OUTPUT = 12  # output tokens of each neighbour's call
+LONG = PAGES * BLOCK - 8  # output tokens; no other request fits beside such an output
+QUANTUM = 512  # large enough that DLPM's barriers come before its refills
+STEPS = 300
+NEIGHBOURS = {"n0": 8, "n1": 8, "n2": 8}  # client -> calls open at any time
+
+Leaves = Callable[[Request, bool], bool]  # (request, whether it runs) -> whether its caller cancels it
+
+
+def when_it_has_begun(request: Request, runs: bool) -> bool:
+    return runs
+
+
+def after_four_tokens(request: Request, runs: bool) -> bool:
+    return request.output_tokens >= 4
+
+
+class ClosedLoopClients:
+    """Clients in closed loops: each request that leaves the worker is replaced by the client's next one."""
+
+    def __init__(self, batcher: Batcher, hoarders: dict[str, int], leaves: Leaves) -> None:
+        self._batcher = batcher
+        self._hoarders = hoarders
+        self._leaves = leaves
+        self._arrivals = count()
+        self._here: list[Request] = []
+        for client, calls in (NEIGHBOURS | hoarders).items():
+            for _ in range(calls):
+                self._ask(client)
+
+    def _ask(self, client: str) -> None:
+        number = next(self._arrivals)
+        output = LONG if client in self._hoarders else OUTPUT
+        prompt = [1000 + number, 1, 2, 3]
+        request = make_request(prompt, arrival=number, sampling=SamplingParams(max_tokens=output, ignore_eos=True))
+        request.client = client
+        self._batcher.queue.submit(request, 0.0)
+        self._here.append(request)
+
+    def run(self) -> None:
+        for _ in range(STEPS):
+            plan = self._batcher.plan(0.0)
+            if plan is not None:
+                self._batcher.commit(plan, tokens_for(plan))
+            for request in [each for each in self._here if self._over(each)]:
+                self._batcher.queue.abort(request)
+                self._here.remove(request)
+                self._ask(request.client)
+
+    def _over(self, request: Request) -> bool:
+        if request.output_tokens >= request.sampling.max_tokens:
+            return True
+        runs = request not in self._batcher.queue.waiting
+        return request.client in self._hoarders and self._leaves(request, runs)
+
+
+def given(policy: str, admission: AdmissionMode, hoarders: dict[str, int], leaves: Leaves) -> tuple[int, int]:
+    """What the neighbours were given, and what the hoarders were charged, in cost units."""
+    batcher = make_batcher(
+        pages=PAGES,
+        token_budget=256,
+        max_running=32,
+        policy=policy,
+        admission=admission,
+        max_output_tokens=LONG,
+        quantum_tokens=QUANTUM,
+    )
+    ClosedLoopClients(batcher, hoarders, leaves).run()
+    neighbours = sum(account.service for account in batcher.queue.accounts.clients if account.name in NEIGHBOURS)
+    charged = sum(account.weighted for account in batcher.queue.accounts.clients if account.name in hoarders)
+    return neighbours // MICRO, charged // MICRO
+
+
+@cache
+def given_alone(policy: str, admission: AdmissionMode) -> int:
+    """What the neighbours were given without a hoarder, in cost units."""
+    return given(policy, admission, {}, when_it_has_begun)[0]
+
+
+@pytest.mark.parametrize("leaves", [when_it_has_begun, after_four_tokens], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("admission", AdmissionMode)
+@pytest.mark.parametrize("policy", FAIR)
+def test_a_client_that_reserves_pages_and_cancels_gets_no_more_than_its_share(
+    policy: str, admission: AdmissionMode, leaves: Leaves
+) -> None:
+    beside, _ = given(policy, admission, {"hoarder": 8}, leaves)
+    assert beside >= 0.7 * given_alone(policy, admission)
+
+
+@pytest.mark.parametrize("policy", FAIR)
+def test_reserved_pages_are_charged_when_they_are_reserved(policy: str) -> None:
+    """The client generates only a hundredth of the output that it reserves."""
+    _, charged = given(policy, AdmissionMode.RESERVE, {"hoarder": 8}, after_four_tokens)
+    assert charged >= 2 * LONG * 3 // 4
