@@ -1,13 +1,12 @@
 """Budgets by the names that they have in the profiles file, as `user_tokens_per_day`."""
 
 import re
-from zoneinfo import ZoneInfo
+from datetime import UTC, tzinfo
 
 from throttler.calendar_window import SECONDS as PERIODS
 from throttler.calendar_window import CalendarPeriod
 from throttler.core.budget import LIFETIME, MEASURES, NANO, PER, SECONDS, Budget, BudgetWindow, SlidingSpan
 
-UTC = ZoneInfo("UTC")
 EXAMPLES = "user_tokens_per_day, tenant_money_per_calendar_month or interaction_tokens"
 _NAME = re.compile(
     rf"({'|'.join(PER)})_({'|'.join(MEASURES)})(?:_per_(?:({'|'.join(SECONDS)})|calendar_({'|'.join(PERIODS)})))?"
@@ -20,7 +19,7 @@ def is_budget(name: str) -> bool:
     return found is not None and (found[1] == "interaction") == (found[3] is None and found[4] is None)
 
 
-def budget_of(name: str, limit: float, zone: ZoneInfo = UTC) -> Budget:
+def budget_of(name: str, limit: float, zone: tzinfo = UTC) -> Budget:
     """Return the budget `name`, whose limit of money is in units of the currency; raise ValueError."""
     found = _NAME.fullmatch(name)
     if found is None or not is_budget(name):

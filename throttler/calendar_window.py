@@ -1,9 +1,8 @@
 """Windows of the calendar: days, weeks and months of a time zone, each of which begins its count at 0."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from functools import lru_cache
-from zoneinfo import ZoneInfo
 
 SECONDS = {"day": 25 * 3600, "week": 7 * 86_400 + 3600, "month": 31 * 86_400 + 3600}  # the longest, in local time
 
@@ -13,7 +12,7 @@ class CalendarPeriod:
     """The `unit` in which a time is; a slot is one of them, and its number its beginning in Unix seconds."""
 
     unit: str  # day, week (from Monday on) or month
-    zone: ZoneInfo
+    zone: tzinfo
     is_calendar: bool = True
 
     @property
@@ -40,7 +39,7 @@ class CalendarPeriod:
 
 
 @lru_cache(maxsize=1024)
-def _bounds(unit: str, zone: ZoneInfo, quarter: int) -> tuple[int, int]:
+def _bounds(unit: str, zone: tzinfo, quarter: int) -> tuple[int, int]:
     """Return the beginning and the end of the period in which a quarter of an hour is; no zone divides a quarter."""
     local = datetime.fromtimestamp(quarter * 900, zone)
     day = datetime(local.year, local.month, local.day)

@@ -28,13 +28,14 @@ worker's fairness bound grows when a request arrives whose weight is smaller tha
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from datetime import UTC, tzinfo
 from zoneinfo import ZoneInfo
 
 from serving.config import ConfigError
 from serving.cost import MAX_WEIGHT
 from serving.document import ConfigEntry, read
 from serving.names import normalized
-from throttler.budget_names import EXAMPLES, UTC, budget_of, is_budget
+from throttler.budget_names import EXAMPLES, budget_of, is_budget
 from throttler.core.budget import NANO, Budget
 from throttler.core.profiles import DEFAULT_PRICE, AppProfile, Expectation, Price, Profiles, RateLimits, TokenWeights
 
@@ -93,7 +94,7 @@ def _by_name(top: dict[str, ConfigEntry], key: str) -> dict[str, ConfigEntry]:
     return found
 
 
-def _limits(entry: ConfigEntry, defaults: RateLimits, zone: ZoneInfo) -> RateLimits:
+def _limits(entry: ConfigEntry, defaults: RateLimits, zone: tzinfo) -> RateLimits:
     values, budgets = _split(entry, [field.name for field in fields(RateLimits) if field.name != "budgets"], "")
     given = {name: value.positive() if name in SECONDS else value.count() for name, value in values.items()}
     return replace(defaults, **given, budgets=_budgets(budgets, zone, ""))  # type: ignore[arg-type]
@@ -113,7 +114,7 @@ def _split(
     return {key: value for key, value in values.items() if key in known}, budgets
 
 
-def _budgets(values: Mapping[str, ConfigEntry], zone: ZoneInfo, prefix: str) -> tuple[Budget, ...]:
+def _budgets(values: Mapping[str, ConfigEntry], zone: tzinfo, prefix: str) -> tuple[Budget, ...]:
     """Return the budgets in `values`; `prefix` is left out of their names there, except of those of interactions."""
     found = []
     for key, value in values.items():
@@ -147,7 +148,7 @@ def _weights(entry: ConfigEntry) -> TokenWeights:
     return TokenWeights(**{name: value.amount() for name, value in entry.fields("alpha", "beta", "gamma").items()})
 
 
-def _app(entry: ConfigEntry, limits: RateLimits, zone: ZoneInfo) -> AppProfile:
+def _app(entry: ConfigEntry, limits: RateLimits, zone: tzinfo) -> AppProfile:
     values, budgets = _split(entry, ["per_minute", "max_calls", "expected", "stages", "public_system"], "app_")
     stages = {_stage(name, value): _expectation(value) for name, value in _named(dict(values), "stages").items()}
     return AppProfile(

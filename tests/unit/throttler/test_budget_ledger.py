@@ -2,12 +2,12 @@
 
 import random
 from dataclasses import dataclass, field
+from datetime import UTC
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from throttler.budget_names import UTC
 from throttler.calendar_window import CalendarPeriod
 from throttler.core.budget import SLICES, BudgetAccount, BudgetWindow, SlidingSpan
 from throttler.core.budget_accounts import BudgetAccounts
