@@ -22,8 +22,11 @@ SWEPT = 2  # accounts that each booking looks at, whether they can be forgotten
 @dataclass(slots=True)
 class _Account:
     account: BudgetAccount
-    own: dict[int, int] = field(default_factory=dict)  # slot -> amount booked here; the oldest comes first
-    others: dict[int, int] = field(default_factory=dict)  # slot -> what others had booked or held at the last answer
+    # Slot -> amount, the oldest first: what was booked here, and what others had booked or held at the last answer.
+    own: dict[int, int] = field(default_factory=dict)
+    others: dict[int, int] = field(default_factory=dict)
+    own_total: int = 0
+    others_total: int = 0
     peers: dict[str, str] = field(default_factory=dict)  # their entries, for a ledger that loses its data
     spent: int = 0  # all that was booked here, ever
     lease: int = 0  # less than 0 where more was booked
@@ -59,7 +62,7 @@ class BudgetAccounts:
         found = self._known(account, now)
         if found is None or amount > self._lease(found, now):
             return False
-        return sum(found.own.values()) + amount <= account.limit
+        return found.own_total + amount <= account.limit
 
     def may_grow(self, account: BudgetAccount, amount: int, now: float) -> bool:
         """Return whether a request to the ledger could make `amount` fit."""
@@ -71,7 +74,7 @@ class BudgetAccounts:
     def used(self, account: BudgetAccount, now: float) -> int:
         """Return what all processes have booked in the window that ends now, as far as this one knows."""
         found = self._known(account, now)
-        return sum(found.own.values()) + sum(found.others.values()) if found is not None else 0
+        return found.own_total + found.others_total if found is not None else 0
 
     def wait(self, account: BudgetAccount, amount: int, now: float) -> float:
         """Return the seconds until `amount` fits, if nothing is booked until then; more than 0.
@@ -101,6 +104,8 @@ class BudgetAccounts:
             found = self._accounts[account.key] = _Account(account)
         found.account = account
         slot = account.window.slot(self._at(account.window, now))
+        if found.own:
+            slot = max(slot, next(reversed(found.own)))  # the wall clock may have been set back
         found.own[slot] = found.own.get(slot, 0) + amount
         self._spend(found, amount)
         return slot
@@ -168,10 +173,11 @@ class BudgetAccounts:
             return
         found.lease = reply.granted - (found.spent - request.spent)
         found.granted, found.at, found.peers = reply.granted, request.entry.at, dict(reply.others)
-        found.others = {}
+        others: dict[int, int] = {}
         for text in reply.others.values():
             for slot, amount in entry_of(text).amounts(request.first).items():
-                found.others[slot] = found.others.get(slot, 0) + amount
+                others[slot] = others.get(slot, 0) + amount
+        found.others, found.others_total = dict(sorted(others.items())), sum(others.values())
         if not request.need:
             return
         found.refusals = found.refusals + 1 if reply.granted < request.need else 0
@@ -190,7 +196,9 @@ class BudgetAccounts:
         """Raise AssertionError with detail when the state is impossible."""
         for key, found in self._accounts.items():
             assert all(amount >= 0 for amount in found.own.values()), f"{key}: {found.own}"
-            assert list(found.own) == sorted(found.own), f"{key}: slots out of order"
+            for slots, total in ((found.own, found.own_total), (found.others, found.others_total)):
+                assert list(slots) == sorted(slots), f"{key}: slots out of order"
+                assert total == sum(slots.values()), f"{key}: {total} of {slots}"
 
     def _at(self, window: BudgetWindow, now: float) -> float:
         return now + (self._unix_offset if window.is_calendar else self._started or 0.0)
@@ -201,9 +209,10 @@ class BudgetAccounts:
         if found is None:
             return None
         first = account.window.first(self._at(account.window, now))
-        for slots in (found.own, found.others):
-            for slot in [slot for slot in slots if slot < first]:
-                del slots[slot]
+        while found.own and (slot := next(iter(found.own))) < first:
+            found.own_total -= found.own.pop(slot)
+        while found.others and (slot := next(iter(found.others))) < first:
+            found.others_total -= found.others.pop(slot)
         return found
 
     def _slots(self, account: BudgetAccount) -> list[tuple[int, int]]:
@@ -219,6 +228,7 @@ class BudgetAccounts:
 
     def _spend(self, found: _Account, amount: int) -> None:
         found.spent += amount
+        found.own_total += amount
         if self._is_shared:
             found.lease -= amount
             if found.lease < 0 or found.lease > 2 * found.granted:

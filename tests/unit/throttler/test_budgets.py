@@ -297,6 +297,18 @@ def test_a_wall_clock_that_is_set_frees_no_reservation_and_keeps_none_longer(ste
     assert [status.remaining for status in left if status is not None] == [90, 90, 100]
 
 
+def test_a_calendar_follows_a_wall_clock_that_is_set_and_keeps_what_is_booked() -> None:
+    d = decider(tokens_only(user_tokens_per_calendar_day=100))
+    d.synchronize(1.7e9)
+    assert isinstance(d.decide(CALL, 0.0), Permit)
+    d.synchronize(1.7e9 - 86_400)
+    assert isinstance(d.decide(CALL._replace(prompt_tokens=1), 1.0), Rejected), "80 of 100 are used, also yesterday"
+    d.check_invariants()
+    d.synchronize(1.7e9 + 86_400)
+    assert isinstance(d.decide(CALL, 2.0), Permit), "a new day"
+    d.check_invariants()
+
+
 def test_a_tenant_of_20_users_gets_no_more_tokens_than_its_limit() -> None:
     d = decider(tokens_only(user_tokens_per_minute=100, tenant_tokens_per_minute=200, tenant_cost_per_minute=1000))
     decisions = [d.decide(CALL._replace(caller=Caller("t", f"t/{number}", "a")), 0.0) for number in range(20)]
