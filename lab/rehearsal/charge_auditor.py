@@ -47,11 +47,10 @@ class ChargeAuditor:
         """Check that each balance is in the range that its policy states, and that the service in the ledger was
         charged."""
         policy = worker.batcher.queue.policy
-        is_bounded = not worker.batcher.queue.deferred_preemptions
         least, most = policy.balance_range_micro or (-math.inf, math.inf)
         for account in accounts:
             balance, name = _balance(policy, account), f"{worker.name}, {account.path}"
-            bounded = least if is_bounded and _is_in_range(policy, account) else -math.inf
+            bounded = least if _is_in_range(policy, account) else -math.inf
             assert bounded <= balance <= most, f"{name}: balance {balance} not in {least} .. {most}"
             self._check_charged(name, account, balance)
 

@@ -43,11 +43,8 @@ class Oracle:
 
     def _check_step(self, worker: SimulatedWorker) -> None:
         self._auditor.check_charged_accounts(worker)
-        queue = worker.batcher.queue
-        bound, gap = queue.policy.bound_micro, queue.fairness_gap
-        assert bound is None or queue.deferred_preemptions or gap <= bound, (
-            f"{worker.name}: service gap {gap} above the bound {bound}"
-        )
+        bound, gap = worker.batcher.queue.policy.bound_micro, worker.batcher.queue.fairness_gap
+        assert bound is None or gap <= bound, f"{worker.name}: service gap {gap} above the bound {bound}"
         self._steps += 1
         if self._steps % self._every == 0:
             self._check_system()

@@ -5,7 +5,7 @@ no token in flight when it leaves, so that its stream has no gap and no repeat.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
 
 from local_worker.core.accounts.account import Account
@@ -43,17 +43,21 @@ class Preemption:
         self._now = 0.0
         self._tries = 0
         self._found: list[Request] | None = None  # the step's candidates, once it has looked for them
+        self._beyond: set[Account] = set()  # at the end of paths
         self._yielding: set[Request] = set()
         self._entered: set[Request] = set()
         self._lost: dict[Request, int] = {}  # preempted request that waits -> its tokens, which may have to be repeated
 
-    def begin(self, now: float) -> None:
-        """Begin a step."""
+    def begin(self, now: float) -> Collection[Account]:
+        """Begin a step; return the accounts at the end of running requests' paths that have an account at least P in
+        debt."""
         self._now = now
+        self._beyond = self._policy.beyond({request.account for request in self._queue.running})
         self._tries = MAX_TRIES
         self._found = None
         self.is_deferred = self.waits_for_commit = False
         self._yielding, self._entered = set(), set()
+        return self._beyond
 
     def entered(self, request: Request) -> None:
         """Record that `request` has entered the batch in this step."""
@@ -107,14 +111,16 @@ class Preemption:
         """Return the running requests of which an account is at least P in debt or holds more than its share of places;
         the deepest debt first."""
         if self._found is None:
-            found = {request.account: True for request in self._queue.running}
-            for leaf in found:
-                found[leaf] = self._policy.is_beyond(leaf) or any(map(self._has_too_many, leaf.lineage))
-            self._found = sorted([each for each in self._queue.running if found[each.account]], key=depth)
+            leaves, places = {request.account for request in self._queue.running}, self._queue.limits.max_running
+            accounts = {account for leaf in leaves for account in leaf.lineage if account.running > 1}
+            large = {account for account in accounts if account.running > account.share(places)}
+            found = (
+                self._beyond.union(leaf for leaf in leaves if not large.isdisjoint(leaf.lineage))
+                if large
+                else self._beyond
+            )
+            self._found = sorted([each for each in self._queue.running if each.account in found], key=depth)
         return self._found
-
-    def _has_too_many(self, account: Account) -> bool:
-        return account.running > 1 and account.running > account.share(self._queue.limits.max_running)
 
     def _can_leave(self, request: Request) -> bool:
         return (
@@ -128,7 +134,7 @@ class Preemption:
         """Iterate over the requests of which an account is at least P in debt: while others are blocked, they would not
         go on anyway."""
         for victim in self._candidates():
-            if self._policy.is_beyond(victim.account) and self._can_leave(victim):
+            if victim.account in self._beyond and self._can_leave(victim):
                 yield victim
 
     def _beyond_share(self, entering: Request, takes_pages: bool) -> Iterator[Request]:
@@ -168,7 +174,7 @@ class Preemption:
         cache = self._queue.cache
         if repeated <= MOST_REPEATED * self.served + cache.pages * cache.block_tokens:
             return True
-        self._queue.deferred_preemptions += 1
+        self._policy.preemption_deferred()
         self.is_deferred = True
         return False
 

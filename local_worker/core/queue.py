@@ -53,7 +53,6 @@ class RequestQueue(Generic[Cache]):
         self.waiting = WaitingQueue(limits, self.accounts)
         self.running: dict[Request, None] = {}  # in order of admission
         self.preemptions = 0  # number of times that a request left the batch for others
-        self.deferred_preemptions = 0  # number of times that too much work would have been repeated for it
         self._deadlines = Deadlines()
         self._rate = ServiceRate()
         self._left: list[Request] = []  # requests that have left the running batch since `take_left`

@@ -52,8 +52,7 @@ class Turns:
         self._parts, self._sliced = {}, set()
         self._left, self._unscored = self._pace.budget, SCORED_TOKENS
         self._policy.begin_step(self._queue)
-        self._preemption.begin(now)
-        late = self._decode(running)
+        late = self._decode(now, running)
         admitted: list[Request] = []
         if can_enter or self._policy.open:
             admitted = self._turns(can_enter)
@@ -69,14 +68,15 @@ class Turns:
         self._preemption.served += sum(self._parts.values())
         return admitted, self._parts
 
-    def _decode(self, running: Collection[Request]) -> list[Request]:
+    def _decode(self, now: float, running: Collection[Request]) -> list[Request]:
         """Give each request that generates its next token, but for those of accounts at least P in debt: return
         these."""
-        late, parts, is_open, is_beyond = [], self._parts, self._policy.open, self._policy.is_beyond
+        late, parts, is_open = [], self._parts, self._policy.open
+        beyond = self._preemption.begin(now)
         for request in running:
             if request in is_open or behind(request) < 1:
                 continue
-            if is_beyond(request.account):
+            if request.account in beyond:
                 late.append(request)
             else:
                 parts[request] = 1

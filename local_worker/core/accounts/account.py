@@ -81,6 +81,10 @@ class Account:
             return balance  # a round adds nothing to credit
         return balance + min(siblings.rounds - self._refilled, siblings.rounds_needed(balance)) * siblings.quantum
 
+    def is_at_most(self, micro: int) -> bool:
+        """Return whether the balance is `micro` or less."""
+        return self._balance <= micro and self.balance <= micro  # rounds only raise a balance
+
     @property
     def credit_round(self) -> int:
         """The round of the siblings that gives the account credit; one that has passed if it has some."""

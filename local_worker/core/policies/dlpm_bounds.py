@@ -38,7 +38,17 @@ class DlpmBounds:
 
 
 class SliceBounds(DlpmBounds):
-    """The bounds of fair slices: U' in place of U."""
+    """The bounds of fair slices: U' in place of U, and both once a preemption was forbidden."""
+
+    def __init__(self, config: QueuePolicyConfig) -> None:
+        self._is_wide = False
+        super().__init__(config)
+
+    def widen(self) -> None:
+        """Record that a request had to wait for others, far in debt, to end."""
+        if not self._is_wide:
+            self._is_wide = True
+            self.gap = self._gap()
 
     @property
     def most_debt(self) -> int:
@@ -50,5 +60,5 @@ class SliceBounds(DlpmBounds):
         config = self._config
         if not config.most_debt_tokens:
             return config.most_block + config.most_per_balance
-        debt = config.most_debt_tokens * MICRO
-        return debt + config.most_block + config.most_uncharged + config.most_output
+        debt = config.most_debt_tokens * MICRO + config.most_block + config.most_uncharged + config.most_output
+        return debt + config.most_per_balance if self._is_wide else debt

@@ -10,7 +10,7 @@ requests stay in their accounts' queues, and what is planned of them counts as t
 the charges are those of `dlpm`; the division of a step into turns is in `turns`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from local_worker.core.accounts.account import Account
 from local_worker.core.policies.dlpm import MAX_REMATCHED, Dlpm
@@ -25,17 +25,20 @@ class SlicedDlpm(Dlpm):
 
     def __init__(self, config: QueuePolicyConfig) -> None:
         super().__init__(config)
-        self._bounds = SliceBounds(config)
+        self._bounds: SliceBounds = SliceBounds(config)
         self._debt = config.most_debt_tokens * MICRO  # P
         self._held: list[Request] = []  # left out until the end of the step
         self._rematches = 0  # number of requests that the step may still look up again
-        self._beyond: dict[Account, bool] = {}  # what the step has asked for
         self.open: dict[Request, None] = {}
 
     @property
     def has_preemption(self) -> bool:
         """Whether requests give way to others."""
         return self._debt > 0
+
+    def preemption_deferred(self) -> None:
+        """Record that a request of an account with credit had to wait for others, far in debt, to end."""
+        self._bounds.widen()
 
     # --- the queue ---
 
@@ -87,7 +90,6 @@ class SlicedDlpm(Dlpm):
         """Look up a bounded number of requests whose match may have grown since the last step."""
         self._rematch_changed(budget)
         self._rematches = MAX_REMATCHED
-        self._beyond.clear()
 
     def next(self, budget: StepBudget) -> Request | None:
         """Return the best hungry request of accounts with credit; None if there is none. Refill first where no hungry
@@ -117,17 +119,11 @@ class SlicedDlpm(Dlpm):
         """Return whether all accounts of `request` have credit."""
         return all(account.balance > 0 for account in request.account.lineage)
 
-    def is_beyond(self, leaf: Account) -> bool:
-        """Return whether an account of the lineage of `leaf` was at least P in debt when the step began; never, if
-        there is no P."""
-        found = self._beyond.get(leaf)
-        if found is None:
-            found = self._beyond[leaf] = any(map(self.is_account_beyond, leaf.lineage))
-        return found
-
-    def is_account_beyond(self, account: Account) -> bool:
-        """Return whether `account` is at least P in debt; never, if there is no P."""
-        return 0 < self._debt <= -account.balance
+    def beyond(self, leaves: Iterable[Account]) -> set[Account]:
+        """Return those of `leaves` of whose lineages an account is at least P in debt; none, if there is no P."""
+        if not self._debt:
+            return set()
+        return {leaf for leaf in leaves for account in leaf.lineage if account.is_at_most(-self._debt)}
 
     def tokens_until_dry(self, request: Request) -> int:
         """Return the number of prompt tokens after which an account of `request` has no credit; at most 0 if it has
