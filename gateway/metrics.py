@@ -20,7 +20,7 @@ NO_TIER = "none"  # the label of clients whose key has no tier
 STATE_SECONDS = 1.0
 # Bucket boundaries, in seconds, of the GenAI semantic conventions.
 REQUEST_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-PREDICTION_SECONDS = (-30.0, -10.0, -5.0, -2.0, -1.0, -0.5, -0.2, 0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+PREDICTION_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 FIRST_TOKEN_SECONDS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 TOKEN_SECONDS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
 
@@ -76,7 +76,7 @@ class CallMetrics:
         self._prediction = meter.create_histogram(
             "fairlead.wait.prediction.error",
             "s",
-            "By how much calls' predicted waits for a start were too long; negative: too short",
+            "By how much calls' predicted waits for a start were wrong, by direction: too_long or too_short",
             explicit_bucket_boundaries_advisory=PREDICTION_SECONDS,
         )
         self._phases = meter.create_histogram(
@@ -120,7 +120,9 @@ class CallMetrics:
         }
         context = _exemplar(call)
         if call.prediction_error is not None:
-            self._prediction.record(call.prediction_error, attributes, context)
+            direction = "too_long" if call.prediction_error > 0 else "too_short"
+            told = {**attributes, "direction": direction}
+            self._prediction.record(abs(call.prediction_error), told, context)  # a histogram holds no negative numbers
         if call.outcome is not Outcome.COMPLETED:
             self._duration.record(call.seconds, {**attributes, "error.type": call.outcome.name}, context)
             return
