@@ -24,7 +24,14 @@ from tests.fakes.served_engine.tokens import REPLACEMENT, output_after
 from tests.ports import free_ports
 
 BLOCK = 16
-OPTIONS = {"model": "m", "block": BLOCK, "blocks": 65, "max_num_seqs": 8, "budget": 64}
+OPTIONS = {
+    "model": "m",
+    "block": BLOCK,
+    "blocks": 65,
+    "max_num_seqs": 8,
+    "budget": 64,
+    "long_prefill_token_threshold": 0,
+}
 
 
 class Serving:
