@@ -26,8 +26,8 @@ HEADER = ("case", "system", "seed", "service/s", "Jain index", "hit rate", "end 
 FRONTIER = "DLPM: throughput comparable to LPM, fairness close to VTC"
 WHAT_IS_OFFERED = (
     "DLPM and DoubleQ also as the project offers them: a request waits while a running one computes its prefix, what "
-    "waits is evicted last, prompts are divided into slices, and DoubleQ leaves a long queue. Least delay has this DLPM "
-    "in its workers; on one GPU the route has no effect"
+    "waits is evicted last, prompts are divided into slices, and DoubleQ leaves a long queue. Least delay has this "
+    "DLPM in its workers; on one GPU the route has no effect"
 )
 SCALES = "DLPM comparable to LPM, VTC below"
 

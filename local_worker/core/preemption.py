@@ -34,7 +34,6 @@ class Preemption:
     ) -> None:
         self.served = 0  # number of tokens that steps were given
         self.is_deferred = False  # whether the guard forbade a preemption in this step
-        self.waits_for_commit = False  # whether a victim of this step has to wait for the steps in flight
         self._queue = queue
         self._policy = policy
         self._in_flight = in_flight
@@ -55,7 +54,7 @@ class Preemption:
         self._beyond = self._policy.beyond({request.account for request in self._queue.running})
         self._tries = MAX_TRIES
         self._found = None
-        self.is_deferred = self.waits_for_commit = False
+        self.is_deferred = False
         self._yielding, self._entered = set(), set()
         return self._beyond
 
@@ -95,7 +94,6 @@ class Preemption:
         for request in chosen:
             self._take_back(request)
         if any(request in self._in_flight for request in chosen):
-            self.waits_for_commit = True
             return False
         for request in chosen:
             self._lost[request] = len(request.tokens)

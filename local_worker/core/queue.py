@@ -188,13 +188,13 @@ class RequestQueue(Generic[Cache]):
         """Return for how many tokens `request` must get pages when it enters; see BatchLimits."""
         return self.limits.tokens_on_entry(request, self.cache.block_tokens)
 
-    def reserve(self, request: Request) -> range:
+    def reserve(self, request: Request, most: int | None = None) -> range:
         """Return the output tokens to charge ahead: those whose pages exceed the client's share; see StepBudget."""
         needed = self.tokens_on_entry(request)
         fresh = 0 if request in self.running else self.cache.pages_for(needed) - request.matched_blocks
         beyond = request.account.beyond_share(self.cache.pages, fresh) * self.cache.block_tokens
         start = max(request.reserved, request.output_tokens)
-        ahead = range(start, request.output_tokens + min(beyond, needed - len(request.tokens)))
+        ahead = range(start, request.output_tokens + min(beyond, needed - len(request.tokens)))[:most]
         if ahead:
             self.ledger.reserved(request, ahead)
         return ahead

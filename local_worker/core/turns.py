@@ -33,6 +33,7 @@ class Turns:
         self._queue = queue
         self._policy = policy
         self._preemption = Preemption(queue, policy, in_flight, self._has_slice, self._take_back)
+        self._in_flight = in_flight
         self._pace = pace
         self._most_running = queue.limits.max_running
         self._parts: dict[Request, int] = {}  # request -> its tokens in the step
@@ -46,8 +47,8 @@ class Turns:
     ) -> tuple[list[Request], dict[Request, int]]:
         """Return the requests that enter now, and those that take part in the step, each with its number of tokens.
 
-        Of the requests that run, `running` may take part. The step is empty if nothing is due, or if the steps in
-        flight must end before a request can give way to another.
+        Of the requests that run, `running` may take part. The step is empty if nothing is due, or if it is
+        better to wait for the steps in flight: somebody may give way then, or end.
         """
         self._parts, self._sliced = {}, set()
         self._left, self._unscored = self._pace.budget, SCORED_TOKENS
@@ -62,7 +63,7 @@ class Turns:
         if self._blocked and can_enter:
             admitted += self._backfill()
         self._policy.release()
-        if not self._parts and not self._preemption.waits_for_commit:
+        if not self._parts and not self._in_flight:
             self._decode_late(late)  # nobody gains by a pause
             self._extend_in_debt(self._without_limit)
         self._preemption.served += sum(self._parts.values())
@@ -212,13 +213,16 @@ class Turns:
         return request.due - self._planned(request)
 
     def _backfill(self) -> list[Request]:
-        """Admit requests in debt that fit, while others are blocked: they give way as soon as they are P in debt."""
+        """Admit a request of each of those in debt who have none in the batch, while others are blocked.
+
+        More would take the pages for which the blocked ones wait. They give way as soon as they are P in debt.
+        """
         admitted: list[Request] = []
         if self._is_full or self._left < 1:
             return admitted
         for leaf in nsmallest(MAX_BACKFILLS, self._policy.hungry_leaves(), key=lambda leaf: -leaf.balance):
             request = self._policy.first_waiting(leaf)
-            if request is None or self._policy.has_credit(request):
+            if request is None or leaf.lineage[-1].running or self._policy.has_credit(request):
                 continue
             tokens = self._policy.tokens_until_beyond(request)
             may_enter = tokens > 0 and self._left >= 1 and not self._preemption.is_yielding(request)

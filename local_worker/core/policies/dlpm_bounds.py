@@ -25,7 +25,7 @@ class DlpmBounds:
 
     @property
     def balance_range(self) -> tuple[int, int]:
-        """The range `(-U, Q]` of a balance."""
+        """The range `(-U, Q]` of a balance; in slices it includes -U'."""
         return -self.most_debt, self._quantum
 
     def _gap(self) -> int:
@@ -52,13 +52,13 @@ class SliceBounds(DlpmBounds):
 
     @property
     def most_debt(self) -> int:
-        """U': P, a block of a prompt, what steps generate before it is charged, and the room of one request.
+        """U': P, a block of a prompt, and what steps generate before it is charged.
 
         It contains neither the length of a prompt nor the size of memory. Where no request gives way for its client's
         debt (P = 0), it is U and a block.
         """
         config = self._config
-        if not config.most_debt_tokens:
+        if not config.most_debt:
             return config.most_block + config.most_per_balance
-        debt = config.most_debt_tokens * MICRO + config.most_block + config.most_uncharged + config.most_output
+        debt = config.most_debt + config.most_block + config.most_uncharged
         return debt + config.most_per_balance if self._is_wide else debt

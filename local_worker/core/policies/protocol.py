@@ -12,7 +12,7 @@ from local_worker.core.accounts.levels import FLAT, FairnessLevels
 from local_worker.core.accounts.tree import AccountTree
 from local_worker.core.request import Request
 from serving.bounded_client_map import MOST_IDLE
-from serving.cost import WEIGHT_ONE, Cost, charge
+from serving.cost import MICRO, WEIGHT_ONE, Cost, charge
 
 
 class StepBudget(Protocol):
@@ -33,8 +33,9 @@ class StepBudget(Protocol):
         """Admit `request` and return the number of tokens to charge for; return None and change nothing if it does not
         fit."""
 
-    def reserve(self, request: Request) -> range:
-        """Return the output tokens to charge ahead: those for which `request` has room beyond its client's share.
+    def reserve(self, request: Request, most: int | None = None) -> range:
+        """Return the output tokens to charge ahead: those for which `request` has room beyond its client's share, at
+        most `most`, if that is given.
 
         This holds for a running request, and for a waiting one as if it entered now. From this call on the tokens count
         as service once, whether or not they are generated.
@@ -118,7 +119,8 @@ class QueuePolicyConfig:
     least_weight: int = WEIGHT_ONE  # thousandths: the smallest weight for which the bounds are stated
     most_idle: int = MOST_IDLE  # number of clients (of each level) without requests that keep their accounts
     levels: FairnessLevels = FLAT  # only DLPM has several
-    most_debt_tokens: int = 0  # P in cost units, of fair slices only; 0: no request is preempted for its client's debt
+    # P in cost units, of fair slices only (see `most_debt`); 0: no request is preempted for its client's debt.
+    most_debt_tokens: int = 0
     # Largest number of output tokens that steps generate before their charge is known, of fair slices only.
     most_uncharged_tokens: int = 0
 
@@ -144,6 +146,12 @@ class QueuePolicyConfig:
     def most_output(self) -> int:
         """`w_q L_output`, the highest cost of one output, in micro-units."""
         return charge(self._longest, self.least_weight)
+
+    @property
+    def most_debt(self) -> int:
+        """P in micro-units: no more than the cost of the output that memory holds, which bounds debts without it."""
+        all_output = -(-self._longest * self.most_output_tokens // self.max_output_tokens)
+        return min(self.most_debt_tokens * MICRO, all_output)
 
     @property
     def most_block(self) -> int:

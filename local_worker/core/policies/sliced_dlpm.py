@@ -17,7 +17,7 @@ from local_worker.core.policies.dlpm import MAX_REMATCHED, Dlpm
 from local_worker.core.policies.dlpm_bounds import SliceBounds
 from local_worker.core.policies.protocol import QueuePolicyConfig, StepBudget
 from local_worker.core.request import Request
-from serving.cost import MICRO, WEIGHT_ONE
+from serving.cost import WEIGHT_ONE
 
 
 class SlicedDlpm(Dlpm):
@@ -26,7 +26,7 @@ class SlicedDlpm(Dlpm):
     def __init__(self, config: QueuePolicyConfig) -> None:
         super().__init__(config)
         self._bounds: SliceBounds = SliceBounds(config)
-        self._debt = config.most_debt_tokens * MICRO  # P
+        self._debt = config.most_debt  # P
         self._held: list[Request] = []  # left out until the end of the step
         self._rematches = 0  # number of requests that the step may still look up again
         self.open: dict[Request, None] = {}
@@ -68,6 +68,15 @@ class SlicedDlpm(Dlpm):
         self.open[request] = None
         self._reserve(request, budget)
         self._order.rank(request.account)
+
+    def _reserve(self, request: Request, budget: StepBudget) -> None:
+        """Charge for room beyond the client's share, as far as P: whoever takes more gives way."""
+        most = None
+        if self._debt:
+            price = self._charging.output(request, request.sampling.max_tokens - 1, request.sampling.max_tokens)
+            most = max(0, self._least(request, self._debt)) // (WEIGHT_ONE * max(1, price))
+        if ahead := budget.reserve(request, most):
+            self._charge(request, self._charging.output(request, ahead.start, ahead.stop))
 
     def planned(self, request: Request, stop: int) -> None:
         """Record that a step was given the tokens of an open `request` before `stop`."""
@@ -135,13 +144,17 @@ class SlicedDlpm(Dlpm):
         return self._tokens_until(request, self._debt)
 
     def _tokens_until(self, request: Request, debt: int) -> int:
-        least = min(
+        return -(-self._least(request, debt) // (WEIGHT_ONE * self._charging.most_per_token))
+
+    def _least(self, request: Request, debt: int) -> int:
+        """Return what can be charged to `request` until an account of its path owes `debt`, in micro-units times
+        WEIGHT_ONE."""
+        return min(
             [
                 (account.balance + debt) * (request.weight if account.is_highest else request.user_weight)
                 for account in request.account.lineage
             ]
         )
-        return -(-least // (WEIGHT_ONE * self._charging.most_per_token))
 
     def charge_slice(self, request: Request, micro: int) -> None:
         """Charge the accounts of `request` for a slice, which is computed in its name."""

@@ -157,7 +157,7 @@ class World:
         for account in self.batcher.queue.accounts:
             assert account.balance <= most
             if any(path[:-1] == account.path[:-1] for path in hungry):
-                assert account.balance > least, f"{account.path}: {account.balance}, range above {least}"
+                assert account.balance >= least, f"{account.path}: {account.balance}, range from {least}"
         for account in (*self.seen, *self.batcher.queue.accounts):
             path = account.path
             self.served[path] = self.served.get(path, 0) + account.weighted - self.seen.get(account, 0)

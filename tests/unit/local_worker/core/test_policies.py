@@ -76,7 +76,7 @@ class Room:
         request.charged = request.prompt_tokens
         return owed
 
-    def reserve(self, request: Request) -> range:
+    def reserve(self, request: Request, most: int | None = None) -> range:
         start = max(request.reserved, request.output_tokens)
         request.reserved = max(start, request.output_tokens + self.beyond.get(request, 0))
         return range(start, request.reserved)
