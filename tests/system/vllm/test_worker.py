@@ -116,7 +116,7 @@ def test_calls_go_on_elsewhere_when_a_rank_stands_still(stack: Stack, model: Pat
 def test_calls_name_a_lora_adapter_like_a_model(stack: Stack, model: Path, tmp_path: Path) -> None:
     folder = save_adapter(AutoModelForCausalLM.from_pretrained(model), tmp_path / "variant", rank=8)
     worker = start(stack, "a", model, ranks=1, served_name="base", lora=f"variant={folder}")
-    [member] = stack.status().cluster.members
+    [member] = services.eventually(lambda: stack.status().cluster.members, "a member of the cluster")
     assert [served.name for served in member.models] == ["base", "variant"]
     assert len({served.revision for served in member.models}) == 2
     gateway = stack.gateway(throttle="none")
