@@ -93,6 +93,8 @@ def to_status(error: FairleadError, request_id: str = "") -> grpc.Status:
 
 
 def _outcome_of_grpc(call: grpc.RpcError) -> Outcome:
+    if call.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return Outcome.DEADLINE_EXCEEDED  # also where gRPC says that it removed the stream: time is over
     words = call.details() or ""
     named = (outcome for reason, outcome in REASONS.items() if reason in words)
     return next(named, OUTCOMES.get(call.code(), Outcome.INTERNAL))

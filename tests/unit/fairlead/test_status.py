@@ -146,6 +146,7 @@ def test_a_server_without_the_method_is_the_wrong_one() -> None:
         ("UNKNOWN: Received http2 header with status: 413", TooLong),
         ("UNKNOWN: Received http2 header with status: 431", InvalidRequest),
         ("UNKNOWN: Stream removed", Unavailable),
+        ("DEADLINE_EXCEEDED: Stream removed (Deadline Exceeded)", ERRORS[Outcome.DEADLINE_EXCEEDED]),
         ("INTERNAL: Received RST_STREAM with error code 2", Unavailable),
         ("RESOURCE_EXHAUSTED: Received RST_STREAM with error code 11", Unavailable),
         ("UNKNOWN: said a proxy", ERRORS[Outcome.INTERNAL]),

@@ -77,7 +77,11 @@ def specials(chat: Chat, tokenizer: HuggingFaceTokenizer = TOKENIZER) -> list[in
 def test_only_the_template_makes_special_tokens(text: str) -> None:
     chat = chat_of(text)
     assert specials(chat) == specials(chat_of("x"))
-    assert TOKENIZER.decode(ids(chat)) == TOKENIZER._rendered(chat, TOKENIZER._renderer.text), "the text is the same"
+    if not any(each in text.replace("<think>", "") and each not in text for each in SPECIAL):
+        # What the template would join to a special token stays apart in the ids alone.
+        assert TOKENIZER.decode(ids(chat)) == TOKENIZER._rendered(chat, TOKENIZER._renderer.text), (
+            "the text is the same"
+        )
 
 
 @given(text=st.text(st.sampled_from("ab <|>e[]/\n")).filter(lambda text: not any(each in text for each in SPECIAL)))
