@@ -1,22 +1,29 @@
 """What calls used, by day, tenant, user, app and model: the ledger for operators' accounts.
 
 Ended calls are summed in memory and written behind, every second, to the file of the option `ledger`, which gateways
-of one machine may share, or to memory without one. Days are those of UTC.
+of one machine may share, or to memory without one. Days are those of UTC. A file that cannot be written (a full disk, a
+lock) is tried again: calls go on. Callers may make up names, so that those beyond a number per day are summed as one.
 """
 
 import asyncio
+import logging
 import secrets
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from serving.names import tenant_of
 from serving.usage_report import SUMS, UsageRow
 
+log = logging.getLogger(__name__)
 WRITE_SECONDS = 1.0
-KEPT_DAYS = 400
+KEPT_DAYS, KEPT_DAYS_IN_MEMORY = 400, 31
+# Users with an app that have rows of their own in a day.
+MOST_NAMES, MOST_NAMES_IN_MEMORY = 100_000, 10_000
+OTHERS = "(others)"
 BUSY_SECONDS = 1.0
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS ledger (name TEXT);
@@ -68,6 +75,12 @@ class UsageLedger:
 
     def __init__(self, path: str) -> None:
         self._new: dict[UsageKey, UsageSums] = {}
+        self._day = ""  # the latest
+        self._names: set[tuple[str, str]] = set()  # (client, app) of that day
+        self._most_names, self._kept_days = MOST_NAMES, KEPT_DAYS
+        if not path:
+            self._most_names, self._kept_days = MOST_NAMES_IN_MEMORY, KEPT_DAYS_IN_MEMORY
+        self._is_failing = False  # the last write failed, and the log says so
         self._lock = threading.Lock()
         self._database = sqlite3.connect(path or ":memory:", timeout=BUSY_SECONDS, check_same_thread=False)
         self._database.execute("PRAGMA journal_mode = WAL")
@@ -81,26 +94,56 @@ class UsageLedger:
 
     def add(self, client: str, app: str, model: str, at: float, sums: UsageSums) -> None:
         """Add a call that ended at `at`, in Unix seconds."""
+        day = _day(at)
+        if day > self._day:
+            self._day = day
+            self._names.clear()
+        if (client, app) not in self._names:
+            if len(self._names) >= self._most_names:
+                client = app = OTHERS
+            self._names.add((client, app))
         tenant = tenant_of(client)
-        key = UsageKey(_day(at), tenant, client[len(tenant) + 1 :], app, model)
+        self._add(UsageKey(day, tenant, client[len(tenant) + 1 :], app, model), sums)
+
+    def _add(self, key: UsageKey, sums: UsageSums) -> None:
         if (before := self._new.get(key)) is not None:
             added = {name: getattr(before, name) + getattr(sums, name) for name in SUMS}
             sums = sums._replace(**added)
         self._new[key] = sums
 
     async def rows(self, since: str) -> Sequence[UsageRow]:
-        """Return what was used from the day `since` on, in the order of the keys."""
-        return await asyncio.to_thread(self._read, self._taken(), since)
+        """Return what was used and written from the day `since` on, in the order of the keys; raises sqlite3.Error."""
+        await self._store()
+        return await asyncio.to_thread(self._read, since)
 
     async def run(self) -> None:
         """Write what was added until cancelled, and all of it at the end."""
         try:
             while True:
                 await asyncio.sleep(WRITE_SECONDS)
-                if self._new:
-                    await asyncio.to_thread(self._write, self._taken())
+                await self._store()
         finally:
-            self._write(self._taken())
+            with self._keeping(new := self._taken()):
+                self._write(new)
+
+    async def _store(self) -> None:
+        if not self._new:
+            return
+        with self._keeping(new := self._taken()):
+            await asyncio.to_thread(self._write, new)
+
+    @contextmanager
+    def _keeping(self, new: Mapping[UsageKey, UsageSums]) -> Iterator[None]:
+        """Keep `new` for the next time if it cannot be written."""
+        try:
+            yield
+            self._is_failing = False
+        except sqlite3.Error as error:
+            for key, sums in new.items():
+                self._add(key, sums)
+            if not self._is_failing:
+                log.warning("usage cannot be written; it is kept and tried again", extra={"error": str(error)})
+            self._is_failing = True
 
     def _taken(self) -> dict[UsageKey, UsageSums]:
         new, self._new = self._new, {}
@@ -110,11 +153,10 @@ class UsageLedger:
         with self._lock, self._database:
             self._database.executemany(ADD, [(*key, *sums) for key, sums in new.items()])
             if new:
-                last = datetime.fromisoformat(max(key.day for key in new)) - timedelta(days=KEPT_DAYS)
+                last = datetime.fromisoformat(max(key.day for key in new)) - timedelta(days=self._kept_days)
                 self._database.execute("DELETE FROM usage WHERE day < ?", (last.date().isoformat(),))
 
-    def _read(self, new: dict[UsageKey, UsageSums], since: str) -> list[UsageRow]:
-        self._write(new)
+    def _read(self, since: str) -> list[UsageRow]:
         with self._lock:
             found = self._database.execute("SELECT * FROM usage WHERE day >= ? ORDER BY 1, 2, 3, 4, 5", (since,))
             return [UsageRow(*row) for row in found]

@@ -116,7 +116,8 @@ class WorkerConfig(WorkerOptions):
     def __post_init__(self) -> None:
         WorkerOptions.__post_init__(self)
         self._check_models()
-        check_positive(self, "block_tokens", "max_running", "token_budget", "threads")
+        check_positive(self, "block_tokens", "max_running", "token_budget", "threads", "step_seconds")
+        require(self.preemption_quanta >= 0, f"preemption_quanta: must be at least 0, got {self.preemption_quanta}")
         _ = self.choice
         require(
             self.choice.name == "vllm" or not self.vllm_args,

@@ -52,7 +52,6 @@ class RequestQueue(Generic[Cache]):
         self._charging = Charging(cost)
         self.waiting = WaitingQueue(limits, self.accounts)
         self.running: dict[Request, None] = {}  # in order of admission
-        self.preemptions = 0  # number of times that a request left the batch for others
         self._deadlines = Deadlines()
         self._rate = ServiceRate()
         self._left: list[Request] = []  # requests that have left the running batch since `take_left`
@@ -221,7 +220,6 @@ class RequestQueue(Generic[Cache]):
         request.computed = 0
         request.scores.clear()
         request.preemptions += 1
-        self.preemptions += 1
         self.waiting.put_back(request, now)
         for observer in self._observers:
             observer.preempted(request)

@@ -8,7 +8,7 @@ without context, or `seconds` if that is less. Shorter steps would read long con
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from local_worker.core.batch import Slice
@@ -17,7 +17,9 @@ STRETCH = 2
 KEPT = 0.995  # weight of a step's time relative to that of the step after it
 LEAST_STEPS = 32  # number of steps from which the pace is learned before it is used
 LEAST_CONTEXT = 512.0  # C is never taken for less: a few odd steps must not stop prompts
-DECADE = 1e6  # variance of what is not known yet, in the units of StepLoad
+MOST_ODD = 10.0  # a step that lasts longer than this times what was expected counts as that: the process was stopped
+LEAST_EXPECTED = 0.001  # seconds
+RIDGE = 1e-9  # keeps what no step has shown at 0
 
 
 class StepLoad(NamedTuple):
@@ -42,7 +44,10 @@ class StepLoad(NamedTuple):
 
 
 class StepPace:
-    """The time of steps, as a linear function of their load: least squares that forget (recursive, lambda = KEPT)."""
+    """The time of steps, as a linear function of their load: least squares over steps of which the older weigh less.
+
+    What no recent step has shown is forgotten: after hours without prompts a step gets the whole `token_budget` again.
+    """
 
     def __init__(self, token_budget: int, seconds: float | None = None) -> None:
         self._token_budget = token_budget
@@ -50,19 +55,21 @@ class StepPace:
         self._steps = 0
         size = len(StepLoad._fields)
         self._factors = [0.0] * size  # seconds per unit of each field of StepLoad
-        self._variance = [[DECADE * (row == column) for column in range(size)] for row in range(size)]
+        self._products = [[0.0] * size for _ in range(size)]  # sums of the products of two fields
+        self._times = [0.0] * size  # sums of the products of a field and the time
         self._per_context = 0.0  # 1 / C
 
     def observe(self, load: StepLoad, seconds: float) -> None:
         """Learn from a step of `load` that took `seconds`."""
-        gain = [sum(map(float.__mul__, row, load)) for row in self._variance]
-        scale = KEPT + sum(map(float.__mul__, gain, load))
-        error = seconds - sum(map(float.__mul__, self._factors, load))
-        self._factors = [factor + error * part / scale for factor, part in zip(self._factors, gain, strict=True)]
-        self._variance = [
-            [(value - part * other / scale) / KEPT for value, other in zip(row, gain, strict=True)]
-            for row, part in zip(self._variance, gain, strict=True)
+        if self._steps >= LEAST_STEPS:
+            expected = max(LEAST_EXPECTED, sum(map(float.__mul__, self._factors, load)))
+            seconds = min(seconds, MOST_ODD * expected)
+        self._products = [
+            [KEPT * value + mine * other for value, other in zip(row, load, strict=True)]
+            for row, mine in zip(self._products, load, strict=True)
         ]
+        self._times = [KEPT * value + mine * seconds for value, mine in zip(self._times, load, strict=True)]
+        self._factors = _solved(self._products, self._times)
         self._steps += 1
         per_token, per_pair = self._factors[1] / 1e3, self._factors[3] / 1e6
         if self._steps >= LEAST_STEPS and per_token > 0:
@@ -78,14 +85,27 @@ class StepPace:
 
     def most_tokens(self, start: int, budget: float) -> int:
         """Return how many tokens from the position `start` on count as at most `budget` tokens without context."""
-        if budget <= 0:
-            return 0
-        if not self._per_context:
-            return int(budget)
-        first = 1 + start * self._per_context
-        stretched = 2 * STRETCH * budget * self._per_context
-        return int(min(budget, (math.sqrt(first**2 + stretched) - first) / self._per_context))
+        first, stretched = 1 + start * self._per_context, 2 * STRETCH * max(0.0, budget)
+        return int(min(budget, stretched / (math.sqrt(first**2 + stretched * self._per_context) + first)))
 
     def counted(self, start: int, tokens: int) -> float:
         """Return as how many tokens without context `tokens` from the position `start` on count."""
         return tokens * max(1.0, (1 + (start + tokens / 2) * self._per_context) / STRETCH)
+
+
+def _solved(products: Sequence[Sequence[float]], times: Sequence[float]) -> list[float]:
+    """Return the factors that fit best: Gaussian elimination of symmetric, positive sums."""
+    size = len(times)
+    rows = [[*row, time] for row, time in zip(products, times, strict=True)]
+    for place in range(size):
+        rows[place][place] += RIDGE
+    for place, pivot in enumerate(rows):
+        for row in rows[place + 1 :]:
+            part = row[place] / pivot[place]
+            for column in range(place, size + 1):
+                row[column] -= part * pivot[column]
+    factors = [0.0] * size
+    for place in reversed(range(size)):
+        known = sum(rows[place][column] * factors[column] for column in range(place + 1, size))
+        factors[place] = (rows[place][size] - known) / rows[place][place]
+    return factors

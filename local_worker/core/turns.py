@@ -5,8 +5,8 @@ rest goes to those in debt: all of it if nobody with credit is blocked, and othe
 docs/fairness.md, "Fair slices".
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection
-from heapq import nsmallest
 
 from local_worker.core.in_flight import InFlight
 from local_worker.core.policies.dlpm import MAX_MISFITS
@@ -158,11 +158,10 @@ class Turns:
         if other not in self._policy.open or self._preemption.is_yielding(other):
             return False
         block = self._queue.cache.block_tokens
-        pairs = zip(other.digests[payer.matched_blocks :], payer.digests[payer.matched_blocks :], strict=False)
-        common = next((index for index, (mine, theirs) in enumerate(pairs) if mine != theirs), None)
-        if common is None:
-            common = min(len(other.digests), len(payer.digests)) - payer.matched_blocks
-        most = (payer.matched_blocks + common) * block - self._planned(other)
+        # A digest stands for all before it, so that the first that differs is found by halving.
+        indexes = range(min(len(other.digests), len(payer.digests)))
+        common = bisect_left(indexes, True, key=lambda index: other.digests[index] != payer.digests[index])
+        most = common * block - self._planned(other)
         tokens = min(most, self._policy.tokens_until_dry(payer))
         return tokens > 0 and self._extend(other, tokens, payer)
 
@@ -220,7 +219,8 @@ class Turns:
         admitted: list[Request] = []
         if self._is_full or self._left < 1:
             return admitted
-        for leaf in nsmallest(MAX_BACKFILLS, self._policy.hungry_leaves(), key=lambda leaf: -leaf.balance):
+        newcomers = [leaf for leaf in self._policy.hungry_leaves() if not leaf.lineage[-1].running]
+        for leaf in newcomers[:MAX_BACKFILLS]:  # those who are hungry for longest
             request = self._policy.first_waiting(leaf)
             if request is None or leaf.lineage[-1].running or self._policy.has_credit(request):
                 continue

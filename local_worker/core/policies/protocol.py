@@ -143,11 +143,6 @@ class QueuePolicyConfig:
         return charge(-(-self._longest * self.most_output_tokens // self.max_output_tokens), self.least_weight)
 
     @property
-    def most_output(self) -> int:
-        """`w_q L_output`, the highest cost of one output, in micro-units."""
-        return charge(self._longest, self.least_weight)
-
-    @property
     def most_debt(self) -> int:
         """P in micro-units: no more than the cost of the output that memory holds, which bounds debts without it."""
         all_output = -(-self._longest * self.most_output_tokens // self.max_output_tokens)

@@ -4,12 +4,15 @@ import asyncio
 import csv
 import io
 import json
+import sqlite3
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway import usage
 from gateway.usage import UsageLedger, UsageSums
 from serving.usage_report import KEYS, SUMS, UsageRow, as_csv, usage_report
 from tests.services import SECRET, Process, Stack, eventually
@@ -57,6 +60,46 @@ def test_shares_are_of_a_day_and_idle_shares_of_what_is_fair() -> None:
 
 def sums(calls: int) -> UsageSums:
     return UsageSums(calls, 2 * calls, 0, 3 * calls, 4 * calls, 5 * calls, 6 * calls, 1.0)
+
+
+async def test_usage_that_cannot_be_written_is_kept_and_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usage, "BUSY_SECONDS", 0.01)
+    monkeypatch.setattr(usage, "WRITE_SECONDS", 0.0)
+    path = str(tmp_path / "usage")
+    ledger = UsageLedger(path)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    running = asyncio.create_task(ledger.run())
+    ledger.add("t/u", "a", "m", 0.0, sums(1))
+    assert await ledger.rows("") == []
+    ledger.add("t/u", "a", "m", 0.0, sums(2))
+    assert await ledger.rows("") == []
+    assert not running.done(), "the gateway goes on"
+    other.execute("ROLLBACK")
+    [row] = await ledger.rows("")
+    assert (row.tenant, row.user, row.calls) == ("t", "u", 3)
+    running.cancel()
+    await asyncio.wait([running])
+    assert [record.message for record in caplog.records] == ["usage cannot be written; it is kept and tried again"]
+
+
+async def test_names_that_are_made_up_take_a_bounded_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage, "MOST_NAMES_IN_MEMORY", 3)
+    ledger = UsageLedger("")
+    for number in range(10):
+        ledger.add(f"t/{number}", "a", "m", 0.0, sums(1))
+    ledger.add("t/0", "a", "m", 0.0, sums(1))
+    ledger.add("t/9", "a", "m", 86_400.0, sums(1))
+    rows = [(row.day, row.tenant, row.user, row.app, row.calls) for row in await ledger.rows("")]
+    assert rows == [
+        ("1970-01-01", "(others)", "", "(others)", 7),
+        ("1970-01-01", "t", "0", "a", 2),
+        ("1970-01-01", "t", "1", "a", 1),
+        ("1970-01-01", "t", "2", "a", 1),
+        ("1970-01-02", "t", "9", "a", 1),
+    ]
 
 
 async def test_ledgers_of_one_file_add_up_and_are_kept(tmp_path: Path) -> None:

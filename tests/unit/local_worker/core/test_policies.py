@@ -14,7 +14,7 @@ from local_worker.core.policies import WHOLE_POLICIES, QueuePolicy, QueuePolicyC
 from local_worker.core.policies.dlpm import MAX_MISFITS, MAX_PASSED, MAX_REMATCHED
 from local_worker.core.request import Request
 from serving.bounded_client_map import MOST_IDLE
-from serving.cost import MICRO, Normalized, Profiled, WeightedTokens
+from serving.cost import MICRO, Normalized, WeightedTokens
 from serving.sampling_params import SamplingParams
 from simulation.spec import LOCAL_POLICIES as SERVED_POLICIES
 from tests.unit.local_worker.core.models import (
@@ -550,9 +550,9 @@ def test_fcfs_lets_none_pass_a_request_that_does_not_fit_and_charges_nobody() ->
     assert policy.balance("a") == 0
 
 
-def test_the_longest_output_costs_what_the_cost_function_says_from_its_first_token() -> None:
-    config = replace(CONFIG, cost=Profiled())
-    assert config.most_output == Profiled().decode(CONFIG.max_output_tokens, CONFIG.max_input_tokens, 0)
+@pytest.mark.parametrize(("tokens", "most"), [(0, 0), (500, 500), (513, 512), (10_000, 512)])
+def test_no_debt_is_more_than_the_output_that_memory_holds(tokens: int, most: int) -> None:
+    assert replace(CONFIG, most_debt_tokens=tokens).most_debt == most * MICRO
 
 
 def test_lpm_takes_the_longest_match_first() -> None:

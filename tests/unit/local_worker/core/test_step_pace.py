@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from local_worker.core import step_pace
 from local_worker.core.plan import Plan
 from local_worker.core.step_pace import LEAST_CONTEXT, LEAST_STEPS, STRETCH, StepLoad, StepPace
 from serving.sampling_params import SamplingParams
@@ -64,6 +65,32 @@ def test_a_limit_in_seconds_makes_steps_smaller() -> None:
     assert learned(limit=0.1).budget == pytest.approx((0.1 - FIXED) / PER_TOKEN / STRETCH, rel=0.01)
     assert learned(limit=1.0).budget == BUDGET, "the budget in tokens still holds"
     assert learned(limit=0.001).budget == 1, "and a step never stands still"
+
+
+def test_hours_of_steps_without_prompts_break_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights that fall ten times as fast, so that few steps stand for many."""
+    monkeypatch.setattr(step_pace, "KEPT", 0.95)
+    pace = learned()
+    decodes = StepLoad(1.0, 0.064, 0.03, 0.0)
+    for _ in range(20_000):
+        pace.observe(decodes, seconds(decodes))
+    assert pace.most_tokens(131_072, BUDGET) == BUDGET, "what was known of prompts is forgotten"
+    dice = Random(3)
+    for _ in range(200):
+        tokens, start = dice.randrange(500, BUDGET), dice.randrange(131_072)
+        load = StepLoad(1.0, tokens / 1e3, (start + tokens) / 1e6, tokens * (2 * start + tokens) / 2e6)
+        pace.observe(load, seconds(load))
+    lasts = PER_TOKEN * (tokens := pace.most_tokens(131_072, BUDGET)) + PER_PAIR * tokens * (131_072 + tokens / 2)
+    assert lasts == pytest.approx(STRETCH * PER_TOKEN * BUDGET, rel=0.1), "and is learned again"
+
+
+def test_a_process_that_was_stopped_for_an_hour_is_not_slow_afterwards() -> None:
+    pace, before = learned(), learned().most_tokens(131_072, BUDGET)
+    odd = StepLoad(1.0, 1.0, 0.1, 100.0)
+    pace.observe(odd, 3600.0)
+    for _ in range(50):
+        pace.observe(odd, seconds(odd))
+    assert pace.most_tokens(131_072, BUDGET) > before / 2
 
 
 @pytest.mark.parametrize("time", [lambda load: 0.01, lambda load: 0.5 - load.pairs / 1e3, lambda load: load.pairs])
