@@ -70,10 +70,11 @@ class FileLedger:
             self._database.execute("BEGIN IMMEDIATE")
             try:
                 result = work()
+                self._database.execute("COMMIT")
             except BaseException:
-                self._database.execute("ROLLBACK")
+                if self._database.in_transaction:  # not if a full disk has ended it
+                    self._database.execute("ROLLBACK")
                 raise
-            self._database.execute("COMMIT")
             return result
 
         try:

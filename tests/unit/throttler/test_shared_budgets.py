@@ -238,3 +238,20 @@ async def test_an_interaction_that_has_ended_leaves_its_name_a_whole_budget() ->
             permit = await only.throttler.decide(Arrival(ANN, "journey", prompt_tokens=90, last=True))
             assert isinstance(permit, Permit)
             only.throttler.ended(permit)
+
+
+async def test_a_full_disk_is_a_ledger_out_of_reach_until_there_is_room(tmp_path: Path) -> None:
+    ledger = FileLedger(tmp_path / "ledger")
+    database = ledger._database
+
+    async def write() -> None:
+        await ledger._carry_out(lambda: database.execute("INSERT INTO budget VALUES ('a', 'p', zeroblob(1000000))"))
+
+    database.execute("PRAGMA max_page_count = 1")  # the least is what there is
+    for _ in range(2):
+        with pytest.raises(LedgerUnreachable, match="full"):
+            await write()
+        assert not database.in_transaction
+    database.execute("PRAGMA max_page_count = 1000000")
+    await write()
+    await ledger.close()
