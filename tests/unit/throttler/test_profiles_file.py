@@ -5,6 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.config import ConfigError
+from tests.repo.documented import blocks
+from tests.repo.test_text import ROOT
 from throttler.core.budget import NANO
 from throttler.core.profiles import Expectation, Profiles, RateLimits
 from throttler.profiles_file import parse
@@ -40,6 +42,11 @@ def test_a_whole_file() -> None:
     assert unknown.prior(0) is None
     assert (agent.public_system, unknown.public_system) == ("You are an agent.\nBe brief.", "")
     assert profiles.weights.weigh(Expectation(input=1, system=1, output=1)) == 5.0
+
+
+def test_the_example_of_the_page_on_budgets_is_a_file_of_profiles() -> None:
+    [example] = blocks((ROOT / "docs" / "budgets.md").read_text(), "yaml")
+    assert "agent" in parse(example, "budgets.md", DEFAULTS).apps
 
 
 def test_budgets_in_tokens_and_cost_units() -> None:
