@@ -10,6 +10,7 @@ from lab.rehearsal.charge_auditor import ChargeAuditor
 from lab.rehearsal.limit_auditor import LimitAuditor
 from lab.rehearsal.refusals import check_refusals
 from lab.rehearsal.route_audit import audited
+from lab.rehearsal.wait_auditor import WaitAuditor
 from simulation.cluster import SimulatedCluster
 from simulation.run_log import RunLog
 from simulation.worker import SimulatedWorker
@@ -32,6 +33,7 @@ class Oracle:
         self._every = every
         self._steps = 0
         self._auditor = ChargeAuditor(cluster.spec.worker)
+        self._waits: dict[tuple[str, int], WaitAuditor] = {}  # by worker and life
         limits = LimitAuditor(cluster.spec, cluster.limits.links)
         for gateway in cluster.gateways:
             gateway.handled = CallMachine.check_invariants
@@ -45,6 +47,8 @@ class Oracle:
         self._auditor.check_charged_accounts(worker)
         bound, gap = worker.batcher.queue.policy.bound_micro, worker.batcher.queue.fairness_gap
         assert bound is None or gap <= bound, f"{worker.name}: service gap {gap} above the bound {bound}"
+        life, cost = (worker.name, worker.life), worker.spec.make_cost()
+        self._waits.setdefault(life, WaitAuditor(cost)).stepped(worker.batcher)
         self._steps += 1
         if self._steps % self._every == 0:
             self._check_system()

@@ -54,7 +54,7 @@ class Batcher:
         self._late = LateMasks()
         policy = queue.policy
         self._pace = StepPace(queue.limits.token_budget, step_seconds)
-        self._turns = Turns(queue, policy, self._in_flight, self._pace) if isinstance(policy, SlicedDlpm) else None
+        self.turns = Turns(queue, policy, self._in_flight, self._pace) if isinstance(policy, SlicedDlpm) else None
         self._left: list[int] = []  # requests that have left the running batch since the last batch, by arrival
 
     def plan(self, now: float) -> Plan | None:
@@ -117,11 +117,11 @@ class Batcher:
 
         Those with late masks take part only if there is no other: the engine waits for them then.
         """
-        if self._turns is None:
+        if self.turns is None:
             admitted = self._select() if can_enter else []
             found = self._shares()
         else:
-            admitted, parts = self._turns.divide(now, self._in_time(), can_enter)
+            admitted, parts = self.turns.divide(now, self._in_time(), can_enter)
             found = list(parts.items())
         late = [request for request in self._late.requests if request in self._running]
         return admitted, found or list(shares(late, self._limits.token_budget))
@@ -164,7 +164,7 @@ class Batcher:
 
     def timed(self, plan: Plan, seconds: float) -> None:
         """Learn from the time that the step of `plan` took: prompts get as many tokens of a step as it has time for."""
-        if self._turns is not None and not plan.lengths:
+        if self.turns is not None and not plan.lengths:
             self._pace.observe(StepLoad.of(plan.batch.slices), seconds)
 
     def commit(self, plan: Plan, result: StepResult) -> list[Advance]:

@@ -54,9 +54,7 @@ class Turns:
         self._left, self._unscored = self._pace.budget, SCORED_TOKENS
         self._policy.begin_step(self._queue)
         late = self._decode(now, running)
-        admitted: list[Request] = []
-        if can_enter or self._policy.open:
-            admitted = self._turns(can_enter)
+        admitted = self._turns(can_enter)
         if not self._blocked or self._preemption.is_deferred:
             self._decode_late(late)
         self._extend_in_debt(self._policy.tokens_until_beyond if self._blocked else self._without_limit)
@@ -64,10 +62,21 @@ class Turns:
             admitted += self._backfill()
         self._policy.release()
         if not self._parts and not self._in_flight:
+            if not can_enter:
+                return self.divide(now, running, can_enter=True)  # the preempted would not have gone on either
             self._decode_late(late)  # nobody gains by a pause
             self._extend_in_debt(self._without_limit)
         self._preemption.served += sum(self._parts.values())
         return admitted, self._parts
+
+    @property
+    def blocked(self) -> int:
+        """The number of requests with credit for which the last step had no room."""
+        return len(self._blocked)
+
+    def is_hungry(self, request: Request) -> bool:
+        """Return whether `request` waits, or runs and has a part of its prompt that no step was given."""
+        return request in self._policy.open or request in self._queue.waiting
 
     def _decode(self, now: float, running: Collection[Request]) -> list[Request]:
         """Give each request that generates its next token, but for those of accounts at least P in debt: return

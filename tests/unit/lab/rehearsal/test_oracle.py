@@ -26,6 +26,7 @@ from local_worker.core.accounts.tree import AccountTree
 from local_worker.core.delivery import Delivery, HeldOutput
 from local_worker.core.events import RequestTokens, joined
 from local_worker.core.policies.dlpm import DeficitOrder, Dlpm
+from local_worker.core.policies.protocol import StepBudget
 from local_worker.core.policies.sliced_dlpm import SlicedDlpm
 from local_worker.core.policies.vtc import Vtc
 from local_worker.core.request import Request
@@ -190,6 +191,19 @@ def test_a_gap_above_the_bound_below_the_highest_level(monkeypatch: pytest.Monke
     monkeypatch.setattr(rehearsal, "with_preemption", with_little_debt)
     monkeypatch.setitem(LOCAL_POLICIES, "dlpm", PartialBelow)
     complains("above the bound", 7)
+
+
+class Blind(SlicedDlpm):
+    """Ends the turns of a step when one client would have the next."""
+
+    def next(self, budget: StepBudget) -> Request | None:
+        request = super().next(budget)
+        return None if request is not None and request.client.endswith("client-3") else request
+
+
+def test_a_newcomer_that_waits_for_too_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LOCAL_POLICIES, "dlpm", Blind)
+    complains(r"waits for \d+ steps, \d+.\d at most")
 
 
 class FreeDoubleQ(DoubleQ):
