@@ -4,7 +4,7 @@ import { element, setPart } from "./element.js";
 import { seconds as duration, time } from "./format.js";
 
 const PHASES = ["admit", "select", "queue", "prefill", "decode"];
-const HEADS = ["Call", "Began", "Outcome", "Worker", "Prompt, cached", "Output", "Service", "Total", "Where the time went"];
+const HEADS = ["Call", "Where the time went", "Total", "Began", "Outcome", "Worker", "Prompt, cached", "Output", "Service"];
 
 // Returns a table of the calls of one interaction, in order of arrival and on one axis of time.
 export function waterfall(calls, caption) {
@@ -51,25 +51,31 @@ function legend() {
 
 function row(call, begin, whole) {
   const made = element("tr");
+  const name = call.interaction ? `${call.interaction}, stage ${call.stage}` : call.id;
+  element("td", { className: "name", text: name, parent: made });
+  element("td", { parent: made }).append(track(call, begin, whole));
   const facts = [
-    call.interaction ? `${call.interaction}, stage ${call.stage}` : call.id,
+    duration(call.finished - call.received),
     time(call.received),
     call.outcome.replaceAll("_", " ") + (call.retries ? `, ${call.retries} retries` : ""),
     call.worker || "–",
     `${call.prompt_tokens}, ${call.cached_tokens}`,
     String(call.output_tokens),
     String(Math.round(call.service)),
-    duration(call.finished - call.received),
   ];
   for (const fact of facts) {
     element("td", { className: "name", text: fact, parent: made });
   }
-  const track = element("span", { className: "track", parent: element("td", { parent: made }) });
-  track.setAttribute("role", "img");
-  track.setAttribute("aria-label", call.phases.map(([name, start, end]) => `${name} ${duration(end - start)}`).join(", "));
-  track.title = track.getAttribute("aria-label");
+  return made;
+}
+
+function track(call, begin, whole) {
+  const made = element("span", { className: "track" });
+  made.setAttribute("role", "img");
+  made.setAttribute("aria-label", call.phases.map(([name, start, end]) => `${name} ${duration(end - start)}`).join(", "));
+  made.title = made.getAttribute("aria-label");
   for (const [name, start, end] of call.phases) {
-    const bar = element("i", { className: `phase-${name}`, parent: track });
+    const bar = element("i", { className: `phase-${name}`, parent: made });
     setPart(bar, "--from", `${(100 * (start - begin)) / whole}%`);
     setPart(bar, "--part", `${(100 * (end - start)) / whole}%`);
   }

@@ -122,6 +122,7 @@ def test_all_of_it_works_by_keyboard(browser: Browser, page: str, served: Proces
         assert outline == "solid", "where the focus is can be seen"
         browser.press("Enter")
         browser.until("document.querySelectorAll('#calls .track i').length >= 5")
+        assert browser.run("document.querySelector('#calls tbody tr').children[1].children[0].className") == "track"
         assert browser.run("document.activeElement.id") == "calls-title"
         assert browser.text("#calls-title") == "Calls of default/ann"
 
