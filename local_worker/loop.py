@@ -131,7 +131,8 @@ class EngineLoop:
         self._machine.handle(TICK, time.monotonic())
         plan = self._batcher.plan(time.monotonic())
         if plan is not None:
-            self._machine.handle(RequestsAdmitted(plan.admitted), time.monotonic())
+            if plan.admitted:
+                self._machine.handle(RequestsAdmitted(plan.admitted), time.monotonic())
             self._launch(plan)
         finished = self._finish_all_but(self._engine.ahead if plan is not None else 0)
         worked = plan is not None or finished

@@ -74,14 +74,15 @@ class Batcher:
         if not found:
             return None
         lengths = self._lengths(found, self._decode_run)
-        parts = tuple([(request, self._slice(request, tokens)) for request, tokens in found])
-        again = self._late.take_back(request for request, _ in parts)
+        requests, tokens = zip(*found, strict=True)
+        slices = tuple(map(self._slice, requests, tokens))
+        again = self._late.take_back(requests)
         entered = tuple(
             [Entry(request.arrival, tuple(request.tokens), request.client) for request in (*admitted, *again)]
         )
-        batch = Batch(tuple([piece for _, piece in parts]), entered, tuple(self._left))
+        batch = Batch(slices, entered, tuple(self._left))
         self._left.clear()
-        plan = Plan(batch, parts, tuple(admitted), lengths)
+        plan = Plan(batch, tuple(zip(requests, slices, strict=True)), tuple(admitted), lengths)
         self._in_flight.launched(plan)
         return plan
 
@@ -197,7 +198,8 @@ class Batcher:
                 request.tokens.append(token)
                 finish = self._advance(request, (token,))
                 advances.append(Advance(request, (token,), finish, () if logprobs is None else (logprobs,), of_prompt))
-        self._late.discard(result.ready)
+        if result.ready:
+            self._late.discard(result.ready)
         return advances
 
     def _commit_run(self, plan: Plan, runs: Sequence[Sequence[int]]) -> list[Advance]:

@@ -24,10 +24,9 @@ class LateMasks:
 
     def discard(self, arrivals: Collection[int]) -> None:
         """Record that the masks of the requests with these `arrivals` are ready."""
-        if arrivals:
-            for request in [request for request in self._late if request.arrival in arrivals]:
-                del self._late[request]
-                self._ready[request] = None
+        for request in [request for request in self._late if request.arrival in arrivals]:
+            del self._late[request]
+            self._ready[request] = None
 
     def take_back(self, requests: Iterable[Request]) -> list[Request]:
         """Return those of `requests` that were deferred: they take part again."""

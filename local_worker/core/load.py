@@ -67,9 +67,9 @@ def take_changed_accounts(queue: RequestQueue[BlockCache]) -> list[ClientAccount
             account.name,
             account.service / MICRO,
             account.weighted / MICRO,
-            balance / MICRO,
+            queue.policy.balance(account.name) / MICRO,
             account.waiting,
             account.running,
         )
-        for account, balance in queue.take_changed_accounts()
+        for account in queue.ledger.take_changed()
     ]

@@ -6,7 +6,6 @@ its own (ExternalBatch). Both admit requests by the same rule, so that the bound
 
 from typing import Generic, Protocol, TypeVar
 
-from local_worker.core.accounts.account import Account
 from local_worker.core.accounts.charging import Charging
 from local_worker.core.accounts.service_ledger import ServiceLedger
 from local_worker.core.block_cache import BlockCache
@@ -70,10 +69,6 @@ class RequestQueue(Generic[Cache]):
     def service_rate(self) -> float:
         """The rate of service over weight in micro-units per second; see ServiceRate."""
         return self._rate.micro_per_second
-
-    def take_changed_accounts(self) -> list[tuple[Account, int]]:
-        """Return the accounts that changed since the last call, each with the client's balance in micro-units."""
-        return [(account, self.policy.balance(account.name)) for account in self.ledger.take_changed()]
 
     def submit(self, request: Request, now: float) -> Request | None:
         """Queue `request`; raise TooLong, ClientLimit or QueueFull, and change nothing, if it cannot be queued. Return

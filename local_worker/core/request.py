@@ -64,10 +64,14 @@ class Request:
     accounts: tuple[Account, ...] = field(init=False)  # its lineage; its client's account comes last (AccountTree)
     budget: int = field(init=False)  # largest possible number of tokens: the prompt and the whole output
     is_penalised: bool = field(init=False)  # whether earlier tokens change the distribution of the next token
+    # Whether the log-probabilities of the prompt are requested and neither this worker nor an earlier one has reported
+    # them with the first token of the output: until then no step may skip a part of the prompt (Batcher).
+    scores_prompt: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.budget = self.prompt_tokens + self.sampling.max_tokens
         self.is_penalised = self.sampling.has_penalties
+        self.scores_prompt = self.sampling.prompt_logprobs is not None and not self.seed_position
 
     @property
     def is_exempt(self) -> bool:
@@ -84,17 +88,9 @@ class Request:
         """Whether the client was charged for all of the prompt."""
         return self.charged >= self.prompt_tokens
 
-    @property
-    def scores_prompt(self) -> bool:
-        """Whether the log-probabilities of the prompt are requested and not yet reported: nothing of it may be skipped.
-
-        They are reported with the first token of the output, at this worker or an earlier one.
-        """
-        return self.sampling.prompt_logprobs is not None and not self.seed_position and not self.output_tokens
-
     def take_scores(self) -> list[SampledLogprobs]:
-        """Remove and return the log-probabilities of the prompt's tokens."""
-        scores, self.scores = self.scores, []
+        """Remove and return the log-probabilities of the prompt's tokens, with the first token of the output."""
+        scores, self.scores, self.scores_prompt = self.scores, [], False
         return scores
 
     @property

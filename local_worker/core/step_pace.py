@@ -15,6 +15,7 @@ from local_worker.core.batch import Slice
 
 STRETCH = 2
 KEPT = 0.995  # weight of a step's time relative to that of the step after it
+LEARNED_EVERY = 16  # steps: what one of many steps changes is not worth solving for
 LEAST_STEPS = 32  # number of steps from which the pace is learned before it is used
 LEAST_CONTEXT = 512.0  # C is never taken for less: a few odd steps must not stop prompts
 MOST_ODD = 10.0  # a step that lasts longer than this times what was expected counts as that: the process was stopped
@@ -64,13 +65,17 @@ class StepPace:
         if self._steps >= LEAST_STEPS:
             expected = max(LEAST_EXPECTED, sum(map(float.__mul__, self._factors, load)))
             seconds = min(seconds, MOST_ODD * expected)
-        self._products = [
-            [KEPT * value + mine * other for value, other in zip(row, load, strict=True)]
-            for row, mine in zip(self._products, load, strict=True)
-        ]
-        self._times = [KEPT * value + mine * seconds for value, mine in zip(self._times, load, strict=True)]
-        self._factors = _solved(self._products, self._times)
+        for place, mine in enumerate(load):
+            row = self._products[place]
+            for column, other in enumerate(load):
+                row[column] = KEPT * row[column] + mine * other
+            self._times[place] = KEPT * self._times[place] + mine * seconds
         self._steps += 1
+        if self._steps % LEARNED_EVERY == 0:
+            self._learn()
+
+    def _learn(self) -> None:
+        self._factors = _solved(self._products, self._times)
         per_token, per_pair = self._factors[1] / 1e3, self._factors[3] / 1e6
         if self._steps >= LEAST_STEPS and per_token > 0:
             self._per_context = min(1 / LEAST_CONTEXT, max(0.0, per_pair / per_token))

@@ -42,16 +42,22 @@ class FakeEngine:
         self._matchers.follow(batch)
         if self._step_seconds:
             time.sleep(self._step_seconds)
+        pieces: list[Slice] = []
+        scores: list[tuple[SampledLogprobs, ...]] = []
         for piece in batch.slices:
             self._write(piece)
-        pieces = [piece for piece in batch.slices if piece.samples]
+            if piece.samples:
+                pieces.append(piece)
+            if piece.scored:
+                scores.append(tuple(_score(token, piece) for token in piece.scored))
         masks = self._matchers.masks(pieces, self._sampled)
-        self._sampled = tuple([self._next(piece, masks.allowed.get(row)) for row, piece in enumerate(pieces)])
-        logprobs = [
-            _distribution(token, piece.sampling.logprobs) if piece.sampling.logprobs is not None else None
-            for piece, token in zip(pieces, self._sampled, strict=True)
-        ]
-        scores = [tuple(_score(token, piece) for token in piece.scored) for piece in batch.slices if piece.scored]
+        sampled: list[int] = []
+        logprobs: list[SampledLogprobs | None] = []
+        for row, piece in enumerate(pieces):
+            token, wanted = self._next(piece, masks.allowed.get(row)), piece.sampling.logprobs
+            sampled.append(token)
+            logprobs.append(None if wanted is None else _distribution(token, wanted))
+        self._sampled = tuple(sampled)
         return CompletedStep(
             StepResult(self._sampled, tuple(logprobs), tuple(scores), masks.failures, masks.deferred, masks.ready)
         )

@@ -134,7 +134,7 @@ class WatchedWorker:
             if advance.finish is not None and name in STAYING:
                 self.submit(name, STAYING[name] * PROMPT, OUTPUT)
         self.batcher.queue.cache.take_events()
-        for account, _ in self.batcher.queue.take_changed_accounts():
+        for account in self.batcher.queue.ledger.take_changed():
             if account.name in STAYING:
                 self.service[account.name] = account.service
         lead = self.service["long"] - self.service["short"]

@@ -392,7 +392,7 @@ def histories(
             batcher.commit(done, tokens_for(done))
         for request in [each for each in batcher.queue.running if each.output_tokens >= used[each.arrival % len(used)]]:
             batcher.queue.abort(request)
-        for account, _ in batcher.queue.take_changed_accounts():
+        for account in batcher.queue.ledger.take_changed():
             service[account.name] += account.weighted - seen.get(account, 0)
             seen[account] = account.weighted
         rows.append({c: (service[c], c in hungry) for c in "abc"})
@@ -570,7 +570,7 @@ def serve_step(batcher: Batcher) -> dict[str, int]:
     plan = batcher.plan(0.0)
     assert plan is not None
     batcher.commit(plan, tokens_for(plan))
-    return {account.name: account.service for account, _ in batcher.queue.take_changed_accounts()}
+    return {account.name: account.service for account in batcher.queue.ledger.take_changed()}
 
 
 def test_the_printed_bound_is_false_under_optimistic_admission_and_the_wider_one_holds() -> None:
@@ -711,7 +711,7 @@ def test_preemption_charges_service_once_and_accounts_recomputed_work_apart(name
     service: dict[str, int] = {}
     while (plan := batcher.plan(0.0)) is not None:
         oldest_first += [advance.request for advance in batcher.commit(plan, tokens_for(plan)) if advance.finish]
-        service |= {account.name: account.service for account, _ in batcher.queue.take_changed_accounts()}
+        service |= {account.name: account.service for account in batcher.queue.ledger.take_changed()}
         batcher.check_invariants()
     assert sum(request.preemptions for request in requests) > 0
     assert batcher.queue.ledger.recomputed_tokens > 0
