@@ -75,21 +75,11 @@ class ConnectionTable(Generic[Connection]):
 
     def hold(self, connection: Connection, size: int) -> list[Connection]:
         """Note that `size` bytes of the connection's input are unread. Return those that must give theirs up."""
-        entry = self._entries[connection]
-        if size == entry.held:
-            return []
-        address = entry.address
-        self._all_held += size - entry.held
-        _subtract(self._held, address, entry.held - size)
-        if size and not entry.held:
-            self._queue(self._holders, address, connection)
-        elif entry.held and not size:
-            self._leave(self._holders, address, connection)
-        entry.held = size
+        self._set_held(connection, size)
         victims: list[Connection] = []
         while self._all_held > self._most_held:
             victims.append(_oldest(self._holders, self._held))
-            self.hold(victims[-1], 0)
+            self._set_held(victims[-1], 0)
         return victims
 
     def check_invariants(self) -> None:
@@ -105,6 +95,19 @@ class ConnectionTable(Generic[Connection]):
             places = tuple(connection in queue.get(entry.address, {}) for queue in queues)
             stranger, guest = entry.is_idle and not entry.is_known, entry.is_idle and entry.is_known
             assert places == (entry.held > 0, stranger, guest), f"{entry} is in {places}"
+
+    def _set_held(self, connection: Connection, size: int) -> None:
+        entry = self._entries[connection]
+        if size == entry.held:
+            return
+        address = entry.address
+        self._all_held += size - entry.held
+        _subtract(self._held, address, entry.held - size)
+        if size and not entry.held:
+            self._queue(self._holders, address, connection)
+        elif entry.held and not size:
+            self._leave(self._holders, address, connection)
+        entry.held = size
 
     @staticmethod
     def _queue(queues: dict[str, dict[Connection, None]], address: str, connection: Connection) -> None:

@@ -95,6 +95,15 @@ def test_bounds_hold_and_the_largest_gives_way(steps: list[tuple[str, int, str, 
         table.check_invariants()
 
 
+def test_each_that_has_to_give_way_is_named() -> None:
+    table: ConnectionTable[int] = ConnectionTable(MOST, MOST_HELD)
+    for number in (0, 1, 2):
+        table.add(number, "a")
+    assert table.hold(0, 1) == []
+    assert table.hold(1, 11) == []
+    assert table.hold(2, 10) == [0, 1], "the first frees too little"
+
+
 def test_one_address_keeps_no_other_out() -> None:
     table: ConnectionTable[str] = ConnectionTable(100, 1)
     for number in range(100):
