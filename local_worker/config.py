@@ -29,14 +29,14 @@ class WorkerConfig(WorkerOptions):
     )
     step_seconds: float | None = option(
         None,
-        "Under `dlpm` a step lasts about this long at most, once the times of steps are known. Without it a step lasts "
-        "at most twice as long as one of `token_budget` tokens without context.",
+        "Under `dlpm` and `vtc` a step lasts about this long, once the times of steps are known. Without it a step "
+        "lasts at most twice as long as one of `token_budget` tokens without context.",
         unit="seconds",
         change_when="Tokens of running calls come too unevenly beside prompts (less).",
     )
     preemption_quanta: int = option(
         16,
-        "Under `dlpm` a client that owes this many quanta gives its places to clients with credit, without loss. The "
+        "Under `dlpm` and `vtc` a client that owes this many quanta gives its places to others, without loss. The "
         "bound of fairness grows by twice as much. With 0 no request gives way.",
         unit="quanta",
         change_when="Requests are preempted too often (more), or the bound is too wide (less).",

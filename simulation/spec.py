@@ -90,7 +90,7 @@ class WorkerSpec:
             most_debt_tokens=self.preemption_quanta * self.quantum_tokens,
             most_uncharged_tokens=self.max_running * self.decode_run,
         )
-        policies = {**self.policies, "dlpm": WHOLE_POLICIES["dlpm"]} if self.strict_paper else self.policies
+        policies = {**self.policies, **WHOLE_POLICIES} if self.strict_paper else self.policies
         return policies[self.policy](config)
 
     def make_batcher(self) -> Batcher:

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 
 from local_worker.core.accounts.account import Account, Path
 from local_worker.core.accounts.charging import Charging
-from local_worker.core.policies.dlpm import Dlpm
 from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.policies.sliced_dlpm import SlicedDlpm
 from local_worker.core.request import Request
@@ -93,4 +92,4 @@ def _is_in_range(policy: QueuePolicy, account: Account) -> bool:
 
 
 def _balance(policy: QueuePolicy, account: Account) -> int:
-    return account.balance if isinstance(policy, Dlpm) else policy.balance(account.name)
+    return policy.balance(account.name) if policy.balance_range_micro is None else account.balance

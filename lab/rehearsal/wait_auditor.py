@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from local_worker.core.accounts.account import Account
 from local_worker.core.batcher import Batcher
+from local_worker.core.limits import BatchLimits
 from local_worker.core.request import Request
 from serving.cost import WEIGHT_ONE, Cost
 
@@ -35,8 +36,8 @@ class WaitAuditor:
 
     def stepped(self, batcher: Batcher) -> None:
         """Check those who wait, after each step; only what waited before it has waited for it."""
-        turns = batcher.turns
-        if turns is None:
+        turns, balances = batcher.turns, batcher.queue.policy.balance_range_micro
+        if turns is None or balances is None:
             return
         waiting = batcher.queue.waiting
         self._weigh([*waiting, *batcher.queue.running])
@@ -44,7 +45,7 @@ class WaitAuditor:
         for request, wait in self._waits.items():
             wait.steps += not turns.blocked
             if wait.steps > wait.allowed:
-                wait.allowed = self._allowed(request, wait, batcher)
+                wait.allowed = self._allowed(request, wait, batcher.queue.limits, balances)
                 assert wait.steps <= wait.allowed, (
                     f"{request.path} waits for {wait.steps} steps, {wait.allowed:.1f} at most"
                 )
@@ -62,8 +63,8 @@ class WaitAuditor:
                 least, most = self._weights[is_highest]
                 self._weights[is_highest] = min(least, weight), max(most, weight)
 
-    def _allowed(self, request: Request, wait: Wait, batcher: Batcher) -> float:
-        limits, (least, quantum) = batcher.queue.limits, batcher.queue.policy.balance_range_micro or (0, 0)
+    def _allowed(self, request: Request, wait: Wait, limits: BatchLimits, balances: tuple[int, int]) -> float:
+        least, quantum = balances
         micro, lineage = 0.0, request.account.lineage
         given = float(lineage[0].weighted - wait.before[lineage[0]])
         for account, debt in zip(lineage, wait.debts, strict=True):

@@ -11,6 +11,7 @@ from lab.reproduction.slora import RevisedSloraBatcher, RevisedSloraQueue, Slora
 from lab.reproduction.slora_cost import SloraProfiled
 from local_worker.core.batcher import Batcher
 from local_worker.core.limits import AdmissionMode
+from local_worker.core.policies import WHOLE_POLICIES
 from local_worker.core.prefix_cache import PrefixCache
 from serving.cost import Cost
 from simulation.prompts import EOS
@@ -48,6 +49,8 @@ class MeasuredWorker(WorkerSpec):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloraWorker(MeasuredWorker):
     """A worker with S-LoRA's batching (lab.reproduction.slora), in its first or in its revised form."""
+
+    policies: ClassVar = {**MeasuredWorker.policies, **WHOLE_POLICIES}
 
     is_revised: bool = False
 

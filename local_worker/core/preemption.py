@@ -142,7 +142,7 @@ class Preemption:
         fewer, less = Counter[Account](), Counter[Account]()  # what the accounts give
         for victim in sorted(self._queue.running, key=depth) if takes_pages else self._candidates():
             mine = _apart(victim, entering) if self._can_leave(victim) else None
-            if mine is None or mine.balance > 0:
+            if mine is None or not self._policy.owes(mine):
                 continue
             has_too_many = self._is_full and mine.running - fewer[mine] > max(1, mine.share(places))
             if has_too_many or (takes_pages and mine.pages - less[mine] > mine.share(pages)):

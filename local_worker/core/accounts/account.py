@@ -160,6 +160,11 @@ class Siblings:
         since counts for all, so that no client gains by being forgotten."""
         return min(0, self.rounds * self.quantum - self._forgotten_until)
 
+    @property
+    def most_owed(self) -> int:
+        """What the member deepest in debt owes at most, those that are forgotten included."""
+        return max(self._debt_until, self._forgotten_until) - self.rounds * self.quantum
+
     def rounds_needed(self, balance: int) -> int:
         """Return n_i, the number of rounds after which `balance` is positive; 0 or less if it is."""
         return -balance // self.quantum + 1

@@ -11,6 +11,7 @@ from local_worker.core.policies.drr import Drr
 from local_worker.core.policies.fcfs import Fcfs
 from local_worker.core.policies.protocol import QueuePolicy, QueuePolicyConfig, StepBudget
 from local_worker.core.policies.sliced_dlpm import SlicedDlpm
+from local_worker.core.policies.sliced_vtc import SlicedVtc
 from local_worker.core.policies.vtc import Vtc
 from local_worker.core.policies.vtc_predict import VtcPredict
 from local_worker.core.policies.wsc import Wsc
@@ -19,12 +20,12 @@ POLICIES: dict[str, Callable[[QueuePolicyConfig], QueuePolicy]] = {
     "dlpm": SlicedDlpm,
     "drr": Drr,
     "fcfs": Fcfs,
-    "vtc": Vtc,
+    "vtc": SlicedVtc,
     "vtc-predict": VtcPredict,
     "wsc": Wsc,
 }
 
 # For engines that schedule by themselves, which compute whole requests, and for the papers' systems.
-WHOLE_POLICIES = {**POLICIES, "dlpm": Dlpm}
+WHOLE_POLICIES: dict[str, Callable[[QueuePolicyConfig], QueuePolicy]] = {**POLICIES, "dlpm": Dlpm, "vtc": Vtc}
 
 __all__ = ["POLICIES", "WHOLE_POLICIES", "QueuePolicy", "QueuePolicyConfig", "StepBudget"]

@@ -13,7 +13,8 @@ bounded number of requests that do not fit: its cost does not grow with the queu
 Algorithm 1's lines are here: CHECKREFILL, 3-8, in `DeficitOrder.next_leaf` and below; the monitoring stream, 11-13, in
 `Dlpm.arrived`; the execution stream, 16-25, in `Dlpm.select`, and 27 in `Dlpm.generated`. Beside the algorithm stand
 its bounds (`dlpm_bounds`), the indexes that find the longest match (`prefix_match_queue`, `missing_block_index`), and
-the form that divides prompts (`sliced_dlpm`), which a worker runs over every engine whose steps it plans.
+the form that divides prompts (`sliced_dlpm`; `sliced_vtc` with the order of VTC), which a worker runs over every engine
+whose steps it plans.
 """
 
 from collections.abc import Sequence
@@ -158,7 +159,7 @@ class Dlpm:
         return self._bounds.gap
 
     @property
-    def balance_range_micro(self) -> tuple[int, int]:
+    def balance_range_micro(self) -> tuple[int, int] | None:
         """The range of a balance (Theorem A.1) in micro-units; see QueuePolicy."""
         return self._bounds.balance_range
 

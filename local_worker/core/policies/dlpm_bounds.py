@@ -62,3 +62,11 @@ class SliceBounds(DlpmBounds):
             return config.most_block + config.most_per_balance
         debt = config.most_debt + config.most_block + config.most_uncharged
         return debt + config.most_per_balance if self._is_wide else debt
+
+
+class CounterBounds(SliceBounds):
+    """The bounds of VTC over slices: counters of hungry accounts differ by at most U'."""
+
+    def _gap(self) -> int:
+        """The bound `2 U'` on the gap."""
+        return 2 * self.most_debt

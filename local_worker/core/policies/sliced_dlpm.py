@@ -43,12 +43,15 @@ class SlicedDlpm(Dlpm):
     # --- the queue ---
 
     def arrived(self, request: Request) -> None:
-        """Queue `request`. Where none of an account's siblings was hungry, nobody was wronged by their debts, and they
-        are forgiven; see QueuePolicy."""
+        """Queue `request`; see QueuePolicy."""
+        self._join(request)
+        super().arrived(request)
+
+    def _join(self, request: Request) -> None:
+        """Forgive the debts of siblings of whom none was hungry: nobody was wronged by them."""
         for account in request.account.lineage:
             if account.hungry == 1 and account.siblings.hungry == 1:
                 account.siblings.forgive()
-        super().arrived(request)
 
     def preempted(self, request: Request) -> None:
         """See QueuePolicy."""
@@ -127,6 +130,10 @@ class SlicedDlpm(Dlpm):
     def has_credit(self, request: Request) -> bool:
         """Return whether all accounts of `request` have credit."""
         return all(account.balance > 0 for account in request.account.lineage)
+
+    def owes(self, account: Account) -> bool:
+        """Return whether `account` is in debt."""
+        return account.balance <= 0
 
     def beyond(self, leaves: Iterable[Account]) -> set[Account]:
         """Return those of `leaves` of whose lineages an account is at least P in debt; none, if there is no P."""

@@ -1,4 +1,4 @@
-"""Virtual Token Counter (VTC Algorithm 2). Unit of fairness: service received per client, over its weight.
+"""Virtual Token Counter (VTC Algorithm 2) over whole requests. Unit of fairness: service per client, over its weight.
 
 Bound: the services of two continuously backlogged clients differ by at most 2 max(w_e L_input, w_q M) under reserve
 admission (VTC Theorem 4.4). Input counts only as tokens that were not cached (DLPM section 3). Trade-off: the order is

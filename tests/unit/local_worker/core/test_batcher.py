@@ -23,7 +23,7 @@ from serving.cost import COSTS, MICRO, Cost
 from serving.sampling_params import SamplingParams
 from simulation.spec import LOCAL_POLICIES
 from tests.unit.local_worker.core.device import EOS, Device, lone_output
-from tests.unit.local_worker.engine.driving import BLOCK, POLICIES, WHOLE_DLPM, make_batcher, make_request
+from tests.unit.local_worker.engine.driving import BLOCK, POLICIES, WHOLE_DLPM, WHOLE_VTC, make_batcher, make_request
 
 PAGES = 16
 LARGEST = 8  # pages of a prompt of 18 tokens and an output of 12
@@ -203,7 +203,7 @@ TestDlpmBatcher.settings = SETTINGS
 
 
 class VtcBatcherMachine(BatcherMachine):
-    """The same, where the queue stops at the first that does not fit."""
+    """The same, where the account with the least counter goes first."""
 
     policy = "vtc"
 
@@ -236,7 +236,7 @@ class LateBatcherMachine(BatcherMachine):
 
 
 class LateVtcBatcherMachine(LateBatcherMachine):
-    """The same, where the queue stops at the first that does not fit."""
+    """The same, where the account with the least counter goes first."""
 
     policy = "vtc"
 
@@ -431,7 +431,7 @@ INTERRUPTED_VISIT = [
 @pytest.mark.parametrize("weights", [EQUAL, TIERS], ids=["equal", "tiers"])
 @pytest.mark.parametrize("cost", COSTS)
 @pytest.mark.parametrize("admission", AdmissionMode)
-@pytest.mark.parametrize("name", ["dlpm", WHOLE_DLPM, "drr", "vtc"])
+@pytest.mark.parametrize("name", ["dlpm", WHOLE_DLPM, "drr", "vtc", WHOLE_VTC])
 @settings(max_examples=10, deadline=None)
 @given(arrivals=REQUESTS, ahead=AHEAD, used=USED, most_idle=st.sampled_from((0, MOST_IDLE)))
 @example(arrivals=INTERRUPTED_VISIT, ahead=0, used=[1000], most_idle=MOST_IDLE)
@@ -457,7 +457,7 @@ def test_two_backlogged_clients_differ_by_at_most_the_bound(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["dlpm", WHOLE_DLPM, "vtc"])
+@pytest.mark.parametrize("name", ["dlpm", WHOLE_DLPM, "vtc", WHOLE_VTC])
 @settings(max_examples=40, deadline=None)
 @given(arrivals=REQUESTS, ahead=AHEAD, used=USED)
 def test_no_client_gains_more_than_the_bound_on_a_backlogged_client(
@@ -469,7 +469,7 @@ def test_no_client_gains_more_than_the_bound_on_a_backlogged_client(
     bound = batcher.queue.policy.bound_micro
     assert bound is not None
     for f, g in ("ab", "ba", "ac", "ca", "bc", "cb"):
-        assert worst_lead(rows, f, g, both=False) <= (2 * bound if name == "vtc" else bound)
+        assert worst_lead(rows, f, g, both=False) <= (2 * bound if name == WHOLE_VTC else bound)
 
 
 @pytest.mark.slow
@@ -491,7 +491,7 @@ def test_a_policy_charges_exactly_the_service(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["dlpm", WHOLE_DLPM, "drr", "vtc"])
+@pytest.mark.parametrize("name", ["dlpm", WHOLE_DLPM, "drr", "vtc", WHOLE_VTC])
 @pytest.mark.parametrize("admission", AdmissionMode)
 @settings(max_examples=30, deadline=None)
 @given(arrivals=REQUESTS, ahead=AHEAD, used=USED)
@@ -958,7 +958,7 @@ def test_an_output_whose_mask_is_late_waits_beside_others_and_pays_for_the_step_
     assert slow.tokens[3:] == lone_output([1, 0, 1], 3)[:1]
 
 
-@pytest.mark.parametrize("policy", ["dlpm", WHOLE_DLPM, "drr", "vtc", "vtc-predict"])
+@pytest.mark.parametrize("policy", ["dlpm", WHOLE_DLPM, "drr", "vtc", WHOLE_VTC, "vtc-predict"])
 def test_a_step_that_was_missed_costs_as_much_as_a_token(policy: str) -> None:
     batcher = make_batcher(policy=policy)
     request = make_request([1, 0, 1], sampling=SamplingParams(max_tokens=3))

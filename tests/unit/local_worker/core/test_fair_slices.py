@@ -1,5 +1,6 @@
 """Fair slices in random worlds of greedy clients: the theorems at each level, no loss, and no standstill."""
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import permutations
@@ -33,6 +34,7 @@ CALLERS = ("s/u#one", "s/u#two", "s/v#one", "t/u#one", "t/w#one", "t/w#two")
 class World:
     """A worker of a random size, and clients of random kinds."""
 
+    policy_name: ClassVar[str] = "dlpm"
     kinds_of_callers: ClassVar[tuple[str, ...]] = (
         "whale",
         "hoard",
@@ -71,7 +73,7 @@ class World:
         self.pages = dice.choice(self.numbers_of_pages)
         self.longest = min(400, self.pages * BLOCK - LONGEST_OUTPUT - 20)
         levels = FairnessLevels.parse(dice.choice(self.all_levels))
-        quantum = dice.choice([8, 32, 128])
+        self.quantum = dice.choice([8, 32, 128])
         weights = dice.choice([(1000,), (1000, 2000, 500)])
         self.cost = COSTS[dice.choice(list(COSTS))]()
         self.waits = WaitAuditor(self.cost)
@@ -80,12 +82,12 @@ class World:
             token_budget=max(self.running + 1, dice.choice([24, 48, 96])),
             max_running=self.running,
             max_prompt_tokens=self.longest,
-            policy="dlpm",
+            policy=self.policy_name,
             admission=dice.choice(self.modes),
             max_output_tokens=LONGEST_OUTPUT,
             cost=self.cost,
             least_weight=min(weights),
-            quantum_tokens=quantum,
+            quantum_tokens=self.quantum,
             levels=levels,
             most_debt_tokens=dice.choice(self.debts),
             ahead=self.ahead,
@@ -178,7 +180,7 @@ class World:
     def check(self, hungry: set[Path]) -> None:
         """Both statements of Theorem 1, for all siblings, after a step in which the accounts `hungry` stayed so."""
         policy = self.policy
-        least, most = policy.balance_range_micro
+        least, most = policy.balance_range_micro or (-math.inf, math.inf)
         for account in self.batcher.queue.accounts:
             assert account.balance <= most
             if any(path[:-1] == account.path[:-1] for path in hungry):
@@ -198,6 +200,13 @@ class World:
     def follow(self, hungry: set[Path]) -> None:
         """Forget what others gained on accounts that are not `hungry` now."""
         self.leads = {pair: lead for pair, lead in self.leads.items() if pair[0] in hungry}
+
+
+class CounterWorld(World):
+    """A world under VTC, which has one level."""
+
+    policy_name = "vtc"
+    all_levels = ("user",)
 
 
 class AmpleWorld(World):
@@ -224,7 +233,7 @@ class AmpleWorld(World):
     def most_without_place(self) -> float:
         """The steps until those who hold more than their share have spent their credit, and who is before the newcomer
         has entered (docs/fairness.md, Theorem 2)."""
-        limits, credit = self.batcher.queue.limits, self.policy.balance_range_micro[1]
+        limits, credit = self.batcher.queue.limits, self.quantum * MICRO
         heaviest = max(weight for weight, _ in self.weights.values()) / WEIGHT_ONE
         output, block = self.cost.decode(1, 0, 0), self.cost.extend(BLOCK, BLOCK)
         all_credit = len(self.weights) * (heaviest * credit + block)
@@ -271,6 +280,14 @@ def test_siblings_of_which_one_stays_hungry_differ_by_at_most_the_bound(seed: in
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_guard")
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_counters_of_which_one_stays_hungry_differ_by_at_most_the_bound(seed: int) -> None:
+    run(CounterWorld(seed), 120)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_guard")
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_a_newcomer_with_credit_soon_has_a_place(seed: int) -> None:
@@ -279,8 +296,10 @@ def test_a_newcomer_with_credit_soon_has_a_place(seed: int) -> None:
 
 @pytest.mark.slow
 @settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 2**32))
-def test_all_is_served_and_the_wider_bound_holds_where_the_guard_forbids_preemptions(seed: int) -> None:
-    world = World(seed)
+@given(seed=st.integers(0, 2**32), made=st.sampled_from([World, CounterWorld]))
+def test_all_is_served_and_the_wider_bound_holds_where_the_guard_forbids_preemptions(
+    seed: int, made: type[World]
+) -> None:
+    world = made(seed)
     run(world, 120)
     finish(world)

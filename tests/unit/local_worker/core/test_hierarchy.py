@@ -158,7 +158,7 @@ def check_balances(batcher: Batcher) -> None:
     """DLPM Theorem A.1 at each level: -U < q <= Q^u."""
     policy = batcher.queue.policy
     assert isinstance(policy, Dlpm)
-    least, most = policy.balance_range_micro
+    least, most = policy.balance_range_micro or (0, 0)
     for account in batcher.queue.accounts:
         assert least < account.balance <= most
 

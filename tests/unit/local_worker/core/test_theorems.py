@@ -8,18 +8,21 @@ from serving.cost import MICRO
 from serving.sampling_params import SamplingParams
 from simulation.spec import LOCAL_POLICIES
 from tests.unit.local_worker.core.test_batcher import PAGES, REQUESTS, histories, serve_step, tight
-from tests.unit.local_worker.engine.driving import BLOCK, WHOLE_DLPM, make_request
+from tests.unit.local_worker.engine.driving import BLOCK, WHOLE_DLPM, WHOLE_VTC, make_request
 
 pytestmark = pytest.mark.slow
 
 CAPACITY = PAGES * BLOCK  # M
 
 
+@pytest.mark.parametrize("name", ["vtc", WHOLE_VTC])
 @settings(max_examples=80, deadline=None)
 @given(arrivals=REQUESTS)
-def test_counters_of_backlogged_clients_stay_within_u(arrivals: list[tuple[str, int, int, int, int]]) -> None:
+def test_counters_of_backlogged_clients_stay_within_u(
+    name: str, arrivals: list[tuple[str, int, int, int, int]]
+) -> None:
     """VTC Lemma 4.3, at every step."""
-    batcher = tight("vtc")
+    batcher = tight(name)
     bound, plan, spreads = batcher.queue.policy.bound_micro, batcher.plan, [0]
     assert bound is not None
 
@@ -58,7 +61,7 @@ FLOODS = st.lists(
 )
 
 
-@pytest.mark.parametrize("name", ["dlpm", WHOLE_DLPM, "drr", "vtc"])
+@pytest.mark.parametrize("name", ["dlpm", WHOLE_DLPM, "drr", "vtc", WHOLE_VTC])
 @settings(max_examples=40, deadline=None)
 @given(floods=FLOODS, length=st.integers(1, 14), at=st.integers(0, 40))
 def test_a_newcomer_is_dispatched_after_a_bounded_amount_of_service_to_others(

@@ -20,8 +20,8 @@ from serving.cost import WEIGHT_ONE, Cost, WeightedTokens
 from serving.sampling_params import SamplingParams
 from simulation.spec import LOCAL_POLICIES
 
-WHOLE_DLPM = "dlpm over whole requests"
-POLICIES = {**LOCAL_POLICIES, WHOLE_DLPM: WHOLE_POLICIES["dlpm"]}
+WHOLE_DLPM, WHOLE_VTC = "dlpm over whole requests", "vtc over whole requests"
+POLICIES = {**LOCAL_POLICIES, WHOLE_DLPM: WHOLE_POLICIES["dlpm"], WHOLE_VTC: WHOLE_POLICIES["vtc"]}
 BLOCK = 4
 SEED = 7
 
