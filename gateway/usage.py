@@ -7,6 +7,7 @@ lock) is tried again: calls go on. Callers may make up names, so that those beyo
 
 import asyncio
 import logging
+import operator
 import secrets
 import sqlite3
 import threading
@@ -16,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from serving.names import tenant_of
-from serving.usage_report import SUMS, UsageRow
+from serving.usage_report import UsageRow
 
 log = logging.getLogger(__name__)
 WRITE_SECONDS = 1.0
@@ -107,8 +108,7 @@ class UsageLedger:
 
     def _add(self, key: UsageKey, sums: UsageSums) -> None:
         if (before := self._new.get(key)) is not None:
-            added = {name: getattr(before, name) + getattr(sums, name) for name in SUMS}
-            sums = sums._replace(**added)
+            sums = UsageSums(*map(operator.add, before, sums))._replace(weight=sums.weight)
         self._new[key] = sums
 
     async def rows(self, since: str) -> Sequence[UsageRow]:

@@ -31,8 +31,3 @@ def budget_of(name: str, limit: float, zone: tzinfo = UTC) -> Budget:
     elif period:
         window = CalendarPeriod(period, zone)
     return Budget(per, measure, window, round(limit * NANO) if measure == "money" else int(limit))
-
-
-def budgets_of(**limits: float) -> tuple[Budget, ...]:
-    """Return the budgets of these names and limits."""
-    return tuple(budget_of(name, limit) for name, limit in limits.items())

@@ -10,7 +10,7 @@ from fairlead.errors import ClientLimit, FairleadError, QueueFull, ThrottledUser
 from gateway.core.call_admission import CallAdmission
 from gateway.core.client_limits import OpenCallLimiter
 from serving.cost import WeightedTokens
-from throttler.budget_names import budgets_of
+from tests.unit.throttler.named_budgets import budgets_of
 from throttler.core.budget import TokenUse
 from throttler.core.budget_accounts import BudgetAccounts
 from throttler.core.budgets import Budgets

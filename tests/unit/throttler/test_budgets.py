@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from fairlead.outcomes import Outcome
 from serving.cost import Normalized, Profiled, WeightedTokens
-from throttler.budget_names import budgets_of
+from tests.unit.throttler.named_budgets import budgets_of
 from throttler.core.budget import SLICES, BudgetAccount, SlidingSpan, TokenUse
 from throttler.core.budget_accounts import BudgetAccounts
 from throttler.core.budgets import Budgets

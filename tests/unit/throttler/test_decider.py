@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from fairlead.outcomes import Outcome
 from serving.cost import WeightedTokens
+from tests.unit.throttler.named_budgets import budgets_of
 from tests.unit.throttler.test_throttles import NaiveOit
-from throttler.budget_names import budgets_of
 from throttler.core.budget import BudgetDemand
 from throttler.core.budget_accounts import BudgetAccounts
 from throttler.core.budgets import Budgets

@@ -12,8 +12,8 @@ import pytest
 from serving.redis_access import open_redis
 from tests.redis_server import RedisServer
 from tests.unit.throttler.budget_fleet import Sharer, in_memory, sharing
+from tests.unit.throttler.named_budgets import budgets_of
 from throttler.budget_leases import Ledger, LedgerUnreachable
-from throttler.budget_names import budgets_of
 from throttler.core.budget import TokenUse
 from throttler.core.budget_ledger import PARTS, BudgetReply, BudgetRequest
 from throttler.core.decider import Arrival, Permit
