@@ -42,7 +42,8 @@ class InferenceService:
         call = new_call(None if remaining is None else asyncio.get_running_loop().time() + remaining)
         # The id is not in the initial metadata, which would cost a write of their own; Accepted, the first message,
         # carries it too.
-        context.set_trailing_metadata(request_id_metadata(call.request_id))
+        told = request_id_metadata(call.request_id)
+        context.set_trailing_metadata(told)
 
         def parse(data: bytes) -> CallRequest:
             call.body_bytes = len(data)
@@ -56,7 +57,7 @@ class InferenceService:
                 for response in responses(message, call):
                     await context.write(response)
             warnings = [(HEADER, warning) for warning in self._admission.budget_warnings(call)]
-            context.set_trailing_metadata((*request_id_metadata(call.request_id), *warnings, *predicted_wait(call)))
+            context.set_trailing_metadata((*told, *warnings, *predicted_wait(call)))
         finally:
             driver.gone()
         if caller.status is not None:

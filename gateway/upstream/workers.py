@@ -261,7 +261,7 @@ async def hedged(peers: Sequence[P], ask: Callable[[P], Awaitable[T]], patience:
     the first exception other than Unavailable, the last Unavailable if all calls raise it, or TimeoutError at `end`, in
     loop time.
     """
-    failure = Unavailable("there is no worker to ask")
+    failure: Unavailable | None = None
     clock, hedge, running = asyncio.get_running_loop().time, Hedge(len(peers), patience), list[asyncio.Future[T]]()
     peer = hedge.begin(clock())
     try:
@@ -280,7 +280,7 @@ async def hedged(peers: Sequence[P], ask: Callable[[P], Awaitable[T]], patience:
                 return done.result()
             except Unavailable as error:
                 failure, peer = error, hedge.failed(clock())
-        raise failure
+        raise failure or Unavailable("there is no worker to ask")
     finally:
         if running:
             for future in running:
