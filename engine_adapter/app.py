@@ -19,7 +19,7 @@ from local_worker.core.engine_cache import EngineCache
 from local_worker.core.events import WorkerUpdate
 from local_worker.core.external import PARTS, ExternalBatch, ExternalQueue
 from local_worker.core.limits import AdmissionMode, BatchLimits
-from local_worker.core.policies import WHOLE_POLICIES, QueuePolicyConfig
+from local_worker.core.policies import WHOLE_POLICIES, ClassedPolicy, QueuePolicyConfig
 from local_worker.prompt_encoder import PromptEncoder
 from local_worker.sizes import MAX_WAITING_PER_CLIENT, quantum_tokens
 from local_worker.worker import Worker
@@ -48,7 +48,8 @@ def make_adapter(config: AdapterConfig, api: EngineApi, engine: OpenEngine) -> W
         max_waiting=config.max_waiting,
         max_waiting_per_client=MAX_WAITING_PER_CLIENT,
     )
-    policy = WHOLE_POLICIES[config.policy](
+    policy = ClassedPolicy(
+        WHOLE_POLICIES[config.policy],
         QueuePolicyConfig(
             quantum_tokens=quantum_tokens(config, "cuda"),
             cost=cost,
@@ -57,7 +58,7 @@ def make_adapter(config: AdapterConfig, api: EngineApi, engine: OpenEngine) -> W
             block_tokens=info.block_tokens,
             levels=FairnessLevels.parse(config.fairness_levels),
             most_output_tokens=min(limits.max_running * longest, kv_tokens),
-        )
+        ),
     )
     _warn_of_long_prompts(info, limits.token_budget)
     batch = ExternalBatch(ExternalQueue(policy, EngineCache(info.pages, info.block_tokens), cost, limits))

@@ -12,7 +12,7 @@ from local_worker.core.accounts.levels import FairnessLevels
 from local_worker.core.batcher import Batcher
 from local_worker.core.events import WorkerUpdate
 from local_worker.core.limits import AdmissionMode, BatchLimits
-from local_worker.core.policies import POLICIES, QueuePolicyConfig
+from local_worker.core.policies import POLICIES, ClassedPolicy, QueuePolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.queue import RequestQueue
 from local_worker.engine_backend import EngineBackend
@@ -32,7 +32,8 @@ def make_batcher(config: WorkerConfig, model: ServedModel, limits: BatchLimits) 
     cost = cost_function(config.cost)
     together = limits.max_running * model.longest
     quantum = sizes.quantum_tokens(config, model.device)
-    policy = POLICIES[config.policy](
+    policy = ClassedPolicy(
+        POLICIES[config.policy],
         QueuePolicyConfig(
             quantum_tokens=quantum,
             cost=cost,
@@ -45,7 +46,7 @@ def make_batcher(config: WorkerConfig, model: ServedModel, limits: BatchLimits) 
             most_output_tokens=together
             if limits.admission is AdmissionMode.OPTIMISTIC
             else min(together, model.kv_tokens),
-        )
+        ),
     )
     cache = PrefixCache(model.kv_tokens // model.block_tokens, model.block_tokens)
     return Batcher(

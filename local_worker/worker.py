@@ -12,7 +12,7 @@ from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
 from local_worker.attachment import SchedulerAttachment
 from local_worker.backend import Backend
 from local_worker.core.events import WorkerUpdate
-from local_worker.core.policies import QueuePolicy
+from local_worker.core.policies import ClassedPolicy, QueuePolicy
 from local_worker.fair_executor import FairExecutor
 from local_worker.metrics import WorkerMetrics
 from local_worker.scheduler_attachments import SchedulerAttachments
@@ -38,7 +38,7 @@ class Worker:
         self,
         options: WorkerOptions,
         models: Sequence[scheduler_pb2.ModelInfo],
-        policy: QueuePolicy,
+        policy: QueuePolicy | ClassedPolicy,
         make_backend: BackendFactory,
         engine: str = "",
         pickers: Sequence[str] = (),

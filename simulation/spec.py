@@ -11,7 +11,7 @@ from local_worker.core.batcher import Batcher
 from local_worker.core.device_sizes import SIZES, check_sizes
 from local_worker.core.limits import AdmissionMode as AdmissionMode
 from local_worker.core.limits import BatchLimits
-from local_worker.core.policies import POLICIES, WHOLE_POLICIES, QueuePolicy, QueuePolicyConfig
+from local_worker.core.policies import POLICIES, WHOLE_POLICIES, ClassedPolicy, QueuePolicy, QueuePolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.queue import RequestQueue
 from serving.cost import Cost, parse_cost
@@ -75,10 +75,17 @@ class WorkerSpec:
 
     def make_policy(self) -> QueuePolicy:
         """Make a queue policy without history; raises KeyError for an unknown name."""
+        return self._policies[self.policy](self._policy_config())
+
+    @property
+    def _policies(self) -> Mapping[str, Callable[[QueuePolicyConfig], QueuePolicy]]:
+        return {**self.policies, **WHOLE_POLICIES} if self.strict_paper else self.policies
+
+    def _policy_config(self) -> QueuePolicyConfig:
         most = self.kv_tokens
         if self.admission is AdmissionMode.OPTIMISTIC:
             most = self.max_running * self.max_output_tokens
-        config = QueuePolicyConfig(
+        return QueuePolicyConfig(
             quantum_tokens=self.quantum_tokens,
             cost=self.make_cost(),
             max_input_tokens=self.max_prompt_tokens,
@@ -90,13 +97,12 @@ class WorkerSpec:
             most_debt_tokens=self.preemption_quanta * self.quantum_tokens,
             most_uncharged_tokens=self.max_running * self.decode_run,
         )
-        policies = {**self.policies, **WHOLE_POLICIES} if self.strict_paper else self.policies
-        return policies[self.policy](config)
 
     def make_batcher(self) -> Batcher:
         """Make a batcher with an empty queue, batch and cache."""
         cache = PrefixCache(self.kv_tokens // self.block_tokens, self.block_tokens, self.strict_paper)
-        queue = RequestQueue(self.make_policy(), cache, self.make_cost(), self.limits)
+        policy = ClassedPolicy(self._policies[self.policy], self._policy_config())
+        queue = RequestQueue(policy, cache, self.make_cost(), self.limits)
         return Batcher(queue, [EOS], self.decode_run)
 
     @property

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from local_worker.core.accounts.account import Account, Path
 from local_worker.core.accounts.charging import Charging
+from local_worker.core.policies.classes import ClassedPolicy
 from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.policies.sliced_dlpm import SlicedDlpm
 from local_worker.core.request import Request
@@ -46,6 +47,8 @@ class ChargeAuditor:
         """Check that each balance is in the range that its policy states, and that the service in the ledger was
         charged."""
         policy = worker.batcher.queue.policy
+        if isinstance(policy, ClassedPolicy):
+            policy = policy.interactive
         least, most = policy.balance_range_micro or (-math.inf, math.inf)
         for account in accounts:
             balance, name = _balance(policy, account), f"{worker.name}, {account.path}"

@@ -16,10 +16,12 @@ from itertools import count, repeat
 
 from fairlead.outcomes import FinishReason
 from local_worker.core.batch import Batch, Entry, Slice, StepResult
+from local_worker.core.class_turns import ClassTurns
 from local_worker.core.in_flight import InFlight
 from local_worker.core.late_masks import LateMasks
 from local_worker.core.limits import AdmissionMode
 from local_worker.core.plan import Advance, Plan
+from local_worker.core.policies.classes import ClassedPolicy
 from local_worker.core.policies.sliced_dlpm import SlicedDlpm
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.queue import RequestQueue
@@ -52,16 +54,24 @@ class Batcher:
         self._decode_run = decode_run
         self._in_flight = InFlight()
         self._late = LateMasks()
-        policy = queue.policy
         self._pace = StepPace(queue.limits.token_budget, step_seconds)
-        self.turns = Turns(queue, policy, self._in_flight, self._pace) if isinstance(policy, SlicedDlpm) else None
+        self.turns = self._turns_of(queue)
         self._left: list[int] = []  # requests that have left the running batch since the last batch, by arrival
+
+    def _turns_of(self, queue: RequestQueue[PrefixCache]) -> Turns | ClassTurns | None:
+        """Return the turns of a policy of slices; None for one that decides about whole requests."""
+        match queue.policy:
+            case SlicedDlpm() as policy:
+                return Turns(queue, policy, self._in_flight, self._pace)
+            case ClassedPolicy(interactive=SlicedDlpm() as upper, background=SlicedDlpm() as lower):
+                return ClassTurns(queue, upper, lower, self._in_flight, self._pace)
+        return None
 
     def plan(self, now: float) -> Plan | None:
         """Admit requests as the policy chooses, and divide the step among the running ones. Return None if there is
         nothing to compute, or nothing before the next commit. At most one plan may be uncommitted at the call."""
         self.queue.note_cached_blocks()
-        can_enter = self._extend_pages()
+        can_enter = self._extend_pages(now)
         if not can_enter:
             if self._in_flight:
                 return None  # a request that is preempted should keep its token in flight: commit first
@@ -91,19 +101,26 @@ class Batcher:
             self._late.left(request)
             self._left.append(request.arrival)
 
-    def _extend_pages(self) -> bool:
-        """Give the running requests pages for their due tokens; return False if pages run out. Reserved pages always
-        suffice."""
-        return self._limits.admission is AdmissionMode.RESERVE or all(
-            self._extend(request, request.due) for request in self._running
-        )
+    def _extend_pages(self, now: float) -> bool:
+        """Give the running requests pages for their due tokens, those of background requests if need be; return False
+        if pages run out. Reserved pages always suffice."""
+        if self._limits.admission is AdmissionMode.RESERVE:
+            return True
+        for request in sorted(self._running, key=lambda request: request.background):
+            while request in self._running and not self._extend(request, request.due):
+                lower = [other for other in self._running if other.background]
+                if self._in_flight or not lower:
+                    return False
+                victims = lower[1:] if request.background else lower
+                self.queue.preempt(self.queue.policy.victim(victims or lower), now)
+        return True
 
     def _extend(self, request: Request, tokens: int) -> bool:
         """Give a running `request` pages for `tokens` tokens; return False, and change nothing, if they do not fit."""
         before = len(request.pages)
         is_extended = self._cache.extend(request, tokens)
         if len(request.pages) > before:
-            self.queue.accounts.grew(request, len(request.pages) - before)
+            self.queue.accounts.of(request).grew(request, len(request.pages) - before)
         return is_extended
 
     def _preempt_for_pages(self, now: float) -> None:

@@ -20,6 +20,7 @@ from local_worker.core.batch import SampledLogprobs
 from local_worker.core.engine_cache import EngineCache
 from local_worker.core.limits import BatchLimits
 from local_worker.core.plan import Advance
+from local_worker.core.policies.classes import ClassedPolicy
 from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.queue import RequestQueue
 from local_worker.core.request import Request
@@ -37,7 +38,9 @@ class ExternalQueue(RequestQueue[EngineCache]):
     the turns of all others.
     """
 
-    def __init__(self, policy: QueuePolicy, cache: EngineCache, cost: Cost, limits: BatchLimits) -> None:
+    def __init__(
+        self, policy: QueuePolicy | ClassedPolicy, cache: EngineCache, cost: Cost, limits: BatchLimits
+    ) -> None:
         super().__init__(policy, cache, cost, limits)
         self._part = max(1, limits.token_budget // PARTS)  # T
         self._missing: dict[Request, int] = {}  # at the engine, no token received -> tokens of its prompt to compute
@@ -70,7 +73,7 @@ class ExternalQueue(RequestQueue[EngineCache]):
     def _set_aside(self) -> None:
         for request in self._refused:
             self._aside.setdefault(request.client, {})[request] = None
-            self.accounts.set_aside(request)
+            self.accounts.of(request).set_aside(request)
             self.policy.withdrawn(request)
         self._refused.clear()
 
@@ -102,7 +105,7 @@ class ExternalQueue(RequestQueue[EngineCache]):
         if not aside:
             del self._aside[request.client]
         self.cache.match(request)
-        self.accounts.put_back(request)
+        self.accounts.of(request).put_back(request)
         self.policy.preempted(request)
 
     def abort(self, request: Request) -> None:

@@ -1,7 +1,7 @@
 """Steps in flight: planned, but neither committed nor failed."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from local_worker.core.plan import Plan
 from local_worker.core.request import Request
@@ -19,6 +19,10 @@ class InFlight:
 
     def __contains__(self, request: Request) -> bool:
         return any(other is request for plan in self._plans for other, _ in plan.parts)
+
+    def has_any(self, requests: Container[Request]) -> bool:
+        """Return whether one of `requests` takes part in a step in flight."""
+        return any(request in requests for plan in self._plans for request, _ in plan.parts)
 
     def launched(self, plan: Plan) -> None:
         """Record `plan`, which the engine computes after all earlier plans."""

@@ -5,7 +5,7 @@ no token in flight when it leaves, so that its stream has no gap and no repeat.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from local_worker.core.accounts.account import Account
@@ -32,7 +32,8 @@ class Preemption:
         has_part: Callable[[Request], bool],
         take_back: Callable[[Request], None],
     ) -> None:
-        self.served = 0  # number of tokens that steps were given
+        self.served = 0  # number of tokens that steps gave to the requests of the policy
+        self.repeated = 0  # number of them that were computed again
         self.is_deferred = False  # whether the guard forbade a preemption in this step
         self._queue = queue
         self._policy = policy
@@ -41,22 +42,31 @@ class Preemption:
         self._take_back = take_back
         self._now = 0.0
         self._tries = 0
+        self.mine: Collection[Request] = ()  # running requests of the policy
+        self._others: list[Request] = []  # running requests of another class that give way to those of this one
+        self._most_pages = 0  # most pages of a request to which they give way
         self._found: list[Request] | None = None  # the step's candidates, once it has looked for them
-        self._beyond: set[Account] = set()  # at the end of paths
-        self._yielding: set[Request] = set()
+        self.beyond: set[Account] = set()  # those at the end of paths that have an account at least P in debt
+        self.yielding: set[Request] = set()  # they take no part in this step: they have left, or can leave in the next
         self._entered: set[Request] = set()
+        self._promised: set[Request] = set()  # they can enter in the next step, in which those of the other class leave
         self._lost: dict[Request, int] = {}  # preempted request that waits -> its tokens, which may have to be repeated
 
-    def begin(self, now: float) -> Collection[Account]:
-        """Begin a step; return the accounts at the end of running requests' paths that have an account at least P in
-        debt."""
+    def begin(self, now: float, mine: Collection[Request], others: Iterable[Request] = (), most_pages: int = 0) -> None:
+        """Begin a step in which `mine` are the running requests of the policy.
+
+        `others`, of another class, give way to each that needs at most `most_pages`; first those that were asked to in
+        the last step.
+        """
         self._now = now
-        self._beyond = self._policy.beyond({request.account for request in self._queue.running})
+        self.mine = mine
+        self.beyond = self._policy.beyond({request.account for request in mine})
+        self._others = sorted(others, key=lambda request: (request not in self.yielding, depth(request)))
+        self._most_pages = most_pages
         self._tries = MAX_TRIES
         self._found = None
         self.is_deferred = False
-        self._yielding, self._entered = set(), set()
-        return self._beyond
+        self.yielding, self._entered, self._promised = set(), set(), set()
 
     def entered(self, request: Request) -> None:
         """Record that `request` has entered the batch in this step."""
@@ -65,7 +75,7 @@ class Preemption:
 
     def is_yielding(self, request: Request) -> bool:
         """Return whether `request` takes no part in this step: it has left the batch, or can leave in the next one."""
-        return request in self._yielding
+        return request in self.yielding
 
     def patient(self, blocked: Mapping[Request, int]) -> Request | None:
         """Return the first of `blocked` that was blocked for PATIENCE steps and may go first; None if there is none."""
@@ -77,53 +87,76 @@ class Preemption:
         """Preempt the requests whose leaving lets in `entering`, which was blocked for `steps` steps; return whether
         there is room now.
 
-        Victims are requests of accounts at least P in debt. Where these do not suffice, an account within its share of
-        places takes one from accounts in debt that are beyond theirs, and after PATIENCE steps an account within its
-        share of pages takes pages in the same way. Deepest debt first, latest arrival first, only as many as needed.
+        Victims are requests of the other class that give way; then those of accounts at least P in debt. Where these do
+        not suffice, an account within its share of places takes one from accounts in debt that are beyond theirs, and
+        after PATIENCE steps an account within its share of pages takes pages in the same way. Deepest debt first,
+        latest arrival first, only as many as needed.
         """
-        takes_pages = steps >= PATIENCE and self.is_within_share(entering)
-        if not self._tries or not self._policy.has_preemption or not (takes_pages or self._candidates()):
+        others = self._others_for(entering)
+        chosen = self._enough(entering, iter(others)) or self._with_mine(entering, steps, others)
+        if not chosen:
             return False
-        self._tries -= 1
-        chosen = self._enough(entering, self._beyond_debt())
-        if chosen is None and self._is_within_places(entering):
-            chosen = self._enough(entering, self._beyond_share(entering, takes_pages))
-        if not chosen or not self._may_repeat(chosen):
-            return False
-        self._yielding.update(chosen)
+        self.yielding.update(chosen)
         for request in chosen:
             self._take_back(request)
         if any(request in self._in_flight for request in chosen):
+            if not any(request in self.mine for request in chosen):
+                self._promised.add(entering)
             return False
         for request in chosen:
-            self._lost[request] = len(request.tokens)
+            if request in self.mine:
+                self._lost[request] = len(request.tokens)
             self._queue.preempt(request, self._now)
         return True
+
+    def is_promised(self, entering: Request) -> bool:
+        """Return whether requests of another class pause in this step so that `entering` can enter in the next one."""
+        return entering in self._promised
+
+    def _others_for(self, entering: Request) -> list[Request]:
+        """Return the requests of the other class that give way to `entering`."""
+        if not self._others or self._pages(entering) > self._most_pages:
+            return []
+        return [request for request in self._others if self._can_leave(request)]
+
+    def _with_mine(self, entering: Request, steps: int, others: Sequence[Request]) -> list[Request] | None:
+        """Return the victims among `others` and the own class; None if there are not enough."""
+        takes_pages = steps >= PATIENCE and self.is_within_share(entering)
+        if not self._tries or not self._policy.has_preemption or not (takes_pages or self._candidates()):
+            return None
+        self._tries -= 1
+        chosen = self._enough(entering, chain(others, self._beyond_debt()))
+        if chosen is None and self._is_within_places(entering):
+            chosen = self._enough(entering, chain(others, self._beyond_share(entering, takes_pages)))
+        may_leave = chosen and self._may_repeat([request for request in chosen if request in self.mine])
+        return chosen if may_leave else None
 
     @property
     def has_victims(self) -> bool:
         """Whether a request may still give its place to another in this step."""
+        if any(self._can_leave(request) for request in self._others):
+            return True
         return self._policy.has_preemption and self._tries > 0 and bool(self._candidates())
 
     def _candidates(self) -> list[Request]:
         """Return the running requests of which an account is at least P in debt or holds more than its share of places;
         the deepest debt first."""
         if self._found is None:
-            leaves, places = {request.account for request in self._queue.running}, self._queue.limits.max_running
+            leaves, places = {request.account for request in self.mine}, self._queue.limits.max_running
             accounts = {account for leaf in leaves for account in leaf.lineage if account.running > 1}
             large = {account for account in accounts if account.running > account.share(places)}
             found = (
-                self._beyond.union(leaf for leaf in leaves if not large.isdisjoint(leaf.lineage))
+                self.beyond.union(leaf for leaf in leaves if not large.isdisjoint(leaf.lineage))
                 if large
-                else self._beyond
+                else self.beyond
             )
-            self._found = sorted([each for each in self._queue.running if each.account in found], key=depth)
+            self._found = sorted([each for each in self.mine if each.account in found], key=depth)
         return self._found
 
     def _can_leave(self, request: Request) -> bool:
         return (
             request in self._queue.running
-            and request not in self._yielding
+            and request not in self.yielding
             and request not in self._entered
             and not self._has_part(request)
         )
@@ -132,7 +165,7 @@ class Preemption:
         """Iterate over the requests of which an account is at least P in debt: while others are blocked, they would not
         go on anyway."""
         for victim in self._candidates():
-            if victim.account in self._beyond and self._can_leave(victim):
+            if victim.account in self.beyond and self._can_leave(victim):
                 yield victim
 
     def _beyond_share(self, entering: Request, takes_pages: bool) -> Iterator[Request]:
@@ -140,7 +173,7 @@ class Preemption:
         `takes_pages`, where their paths part from that of `entering`; down to that share."""
         places, pages = self._queue.limits.max_running, self._queue.cache.pages
         fewer, less = Counter[Account](), Counter[Account]()  # what the accounts give
-        for victim in sorted(self._queue.running, key=depth) if takes_pages else self._candidates():
+        for victim in sorted(self.mine, key=depth) if takes_pages else self._candidates():
             mine = _apart(victim, entering) if self._can_leave(victim) else None
             if mine is None or not self._policy.owes(mine):
                 continue
@@ -167,7 +200,7 @@ class Preemption:
     def _may_repeat(self, victims: Iterable[Request]) -> bool:
         """Return whether the work that `victims` may have to repeat is within MOST_REPEATED and once the memory."""
         self._lost = {request: tokens for request, tokens in self._lost.items() if request in self._queue.waiting}
-        repeated = self._queue.ledger.recomputed_tokens + sum(self._lost.values())
+        repeated = self.repeated + sum(self._lost.values())
         repeated += sum(len(request.tokens) for request in victims)
         cache = self._queue.cache
         if repeated <= MOST_REPEATED * self.served + cache.pages * cache.block_tokens:
@@ -179,10 +212,14 @@ class Preemption:
     def is_within_share(self, entering: Request) -> bool:
         """Return whether the accounts of `entering` stay within their shares of places and pages if it enters."""
         cache = self._queue.cache
-        fresh = cache.pages_for(self._queue.tokens_on_entry(entering)) - entering.matched_blocks
+        fresh = self._pages(entering)
         return self._is_within_places(entering) and all(
             account.pages + fresh <= account.share(cache.pages) for account in entering.account.lineage
         )
+
+    def _pages(self, entering: Request) -> int:
+        """Return the number of pages that `entering` needs and that were not found cached."""
+        return self._queue.cache.pages_for(self._queue.tokens_on_entry(entering)) - entering.matched_blocks
 
     def _is_within_places(self, entering: Request) -> bool:
         most = self._queue.limits.max_running

@@ -11,6 +11,7 @@ from local_worker.core.accounts.service_ledger import ServiceLedger
 from local_worker.core.block_cache import BlockCache
 from local_worker.core.deadlines import Deadlines
 from local_worker.core.limits import BatchLimits
+from local_worker.core.policies.classes import ClassedPolicy
 from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.request import Request
 from local_worker.core.service_rate import ServiceRate
@@ -42,7 +43,7 @@ class RequestQueue(Generic[Cache]):
     It is the StepBudget that the policy uses during `select`.
     """
 
-    def __init__(self, policy: QueuePolicy, cache: Cache, cost: Cost, limits: BatchLimits) -> None:
+    def __init__(self, policy: QueuePolicy | ClassedPolicy, cache: Cache, cost: Cost, limits: BatchLimits) -> None:
         self.policy = policy
         self.cache = cache
         self.limits = limits
@@ -132,7 +133,7 @@ class RequestQueue(Generic[Cache]):
         if not self.enter(request):
             return None
         extend = len(request.tokens) - request.computed
-        self.accounts.planned(request)
+        self.accounts.of(request).planned(request)
         self._tokens_left -= extend
         self._places_left -= 1
         if request.is_charged:
@@ -151,7 +152,7 @@ class RequestQueue(Generic[Cache]):
             return False
         self.waiting.remove(request)
         self.running[request] = None
-        self.accounts.admitted(request)
+        self.accounts.of(request).admitted(request)
         if request.is_charged:
             self.ledger.readmitted(request)
         else:

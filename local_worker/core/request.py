@@ -39,6 +39,7 @@ class Request:
     user_weight: int = WEIGHT_ONE  # the user's share within its tenant x norm in thousandths, frozen at arrival
     interaction: str = ""  # id of its interaction, of the root where sessions form a tree; empty: none
     in_interaction: bool = False
+    background: bool = False  # whether it takes only what no interactive request wants
     deadline: float | None = None  # None: no deadline
     text: Text = field(default_factory=NoText)  # decodes the output (set by the backend)
     queued_at: float = 0.0  # set by the service

@@ -2,11 +2,12 @@
 
 A step goes first to the decodes of accounts that are not far in debt, then to turns of hungry accounts with credit. The
 rest goes to those in debt: all of it if nobody with credit is blocked, and otherwise as far as a debt of P. See
-docs/fairness.md, "Fair slices".
+docs/fairness.md, "Fair slices". Of two classes each has turns of its own, one after the other: see `class_turns`.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 
 from local_worker.core.in_flight import InFlight
 from local_worker.core.policies.dlpm import MAX_MISFITS
@@ -24,8 +25,17 @@ MISFITS_OF_ACCOUNT = 2
 MAX_BACKFILLS = 16
 
 
+@dataclass(slots=True)
+class Step:
+    """A step that is being divided."""
+
+    left: float  # number of tokens without context that it can still compute
+    unscored: int = SCORED_TOKENS  # number of tokens that it can still score
+    parts: dict[Request, int] = field(default_factory=dict)  # request -> its tokens in the step
+
+
 class Turns:
-    """The turns of one batch, whose steps `divide` divides one after the other."""
+    """The turns of the requests of one policy, between which `divide` divides one step after the other."""
 
     def __init__(
         self, queue: RequestQueue[PrefixCache], policy: SlicedDlpm, in_flight: InFlight, pace: StepPace
@@ -36,10 +46,10 @@ class Turns:
         self._in_flight = in_flight
         self._pace = pace
         self._most_running = queue.limits.max_running
-        self._parts: dict[Request, int] = {}  # request -> its tokens in the step
-        self._left = 0.0  # number of tokens without context that the step can still compute
-        self._sliced: set[Request] = set()  # those of `_parts` that compute a part of their prompt
-        self._unscored = 0  # number of tokens that the step can still score
+        self._step = Step(0.0)
+        self._others = 0  # number of requests of other classes in the step
+        self._late: list[Request] = []  # those that generate, and of which an account is at least P in debt
+        self._sliced: set[Request] = set()  # requests of the step that compute a part of their prompt
         self._blocked: dict[Request, int] = {}  # with credit, but without room -> number of steps in which it was so
 
     def divide(
@@ -50,10 +60,34 @@ class Turns:
         Of the requests that run, `running` may take part. The step is empty if nothing is due, or if it is
         better to wait for the steps in flight: somebody may give way then, or end.
         """
-        self._parts, self._sliced = {}, set()
-        self._left, self._unscored = self._pace.budget, SCORED_TOKENS
+        step = Step(self._pace.budget)
+        self._preemption.begin(now, self._queue.running)
+        return self.take_turns(step, running, can_enter), step.parts
+
+    def take_turns(self, step: Step, running: Iterable[Request], can_enter: bool) -> list[Request]:
+        """Give what is left of `step` to the requests of the policy; return those that enter.
+
+        Where nobody would go on, those may enter that were not to in this step: the preempted would not have gone on
+        either.
+        """
+        admitted = self.share_out(step, running, can_enter)
+        if not can_enter and self._is_idle:
+            admitted = self.share_out(step, running, can_enter=True)
+        self.resume()
+        return admitted
+
+    @property
+    def preemption(self) -> Preemption:
+        """Those that give way to others; it has to `begin` each step before `share_out`."""
+        return self._preemption
+
+    def share_out(self, step: Step, running: Iterable[Request], can_enter: bool) -> list[Request]:
+        """Give what is left of `step` to the requests of the policy, but for those that pause; return those that
+        enter."""
+        self._step, self._sliced = step, set()
+        self._others, before = len(step.parts), sum(step.parts.values())
         self._policy.begin_step(self._queue)
-        late = self._decode(now, running)
+        late = self._late = self._decode(running)
         admitted = self._turns(can_enter)
         if not self._blocked or self._preemption.is_deferred:
             self._decode_late(late)
@@ -61,13 +95,21 @@ class Turns:
         if self._blocked and can_enter:
             admitted += self._backfill()
         self._policy.release()
-        if not self._parts and not self._in_flight:
-            if not can_enter:
-                return self.divide(now, running, can_enter=True)  # the preempted would not have gone on either
-            self._decode_late(late)  # nobody gains by a pause
+        self._preemption.served += sum(step.parts.values()) - before
+        return admitted
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether no request of the policy takes part in this step, or in one in flight."""
+        return len(self._step.parts) == self._others and not self._in_flight.has_any(self._preemption.mine)
+
+    def resume(self) -> None:
+        """Let those go on that paused for others, if nobody gains by it: no request of the policy would go on."""
+        if self._is_idle:
+            before = sum(self._step.parts.values())
+            self._decode_late(self._late)
             self._extend_in_debt(self._without_limit)
-        self._preemption.served += sum(self._parts.values())
-        return admitted, self._parts
+            self._preemption.served += sum(self._step.parts.values()) - before
 
     @property
     def blocked(self) -> int:
@@ -78,26 +120,28 @@ class Turns:
         """Return whether `request` waits, or runs and has a part of its prompt that no step was given."""
         return request in self._policy.open or request in self._queue.waiting
 
-    def _decode(self, now: float, running: Collection[Request]) -> list[Request]:
+    def _decode(self, running: Iterable[Request]) -> list[Request]:
         """Give each request that generates its next token, but for those of accounts at least P in debt: return
         these."""
-        late, parts, is_open = [], self._parts, self._policy.open
-        beyond = self._preemption.begin(now)
+        step, is_open = self._step, self._policy.open
+        beyond = self._preemption.beyond
+        late: list[Request] = []
+        due: list[Request] = []
         for request in running:
             if request in is_open or behind(request) < 1:
                 continue
-            if request.account in beyond:
-                late.append(request)
-            else:
-                parts[request] = 1
-        self._left -= len(parts)
+            (late if request.account in beyond else due).append(request)
+        if len(due) > step.left:
+            due = sorted(due, key=lambda request: -request.account.balance)[: int(step.left)]
+        step.parts |= dict.fromkeys(due, 1)
+        step.left -= len(due)
         return late
 
     def _decode_late(self, late: list[Request]) -> None:
         for request in late:
-            if self._left >= 1 and not self._preemption.is_yielding(request):
-                self._parts[request] = 1
-                self._left -= 1
+            if self._step.left >= 1 and not self._preemption.is_yielding(request):
+                self._step.parts[request] = 1
+                self._step.left -= 1
 
     def _turns(self, can_enter: bool) -> list[Request]:
         """Give turns to hungry accounts with credit, in the order of the policy; return the requests that enter."""
@@ -106,18 +150,21 @@ class Turns:
         admitted: list[Request] = []
         misfits: dict[object, int] = {}
         patient = self._preemption.patient(before)
-        while self._left >= 1 and len(self._blocked) < MAX_MISFITS:
+        while self._step.left >= 1 and len(self._blocked) < MAX_MISFITS:
             request, patient = patient or policy.next(self._queue), None
             if request is None:
                 break
             if request not in policy.open:
-                if (other := self._queue.cache.computing(request)) is not None:
+                if (other := self._computing(request)) is not None:
                     if not self._extend_for(other, request):
                         self._block(request, before)
                         policy.hold(request)
                     continue
                 if not can_enter or not self._enter(request, before.get(request, 0)):
                     self._block(request, before)
+                    if self._preemption.is_promised(request):
+                        policy.hold(request)
+                        continue
                     if not can_enter or (self._is_full and not self._preemption.has_victims):
                         self._extend_open()
                         break
@@ -126,6 +173,9 @@ class Turns:
                     (policy.hold_all if is_last else policy.hold)(request)
                     continue
                 admitted.append(request)
+            elif self._preemption.is_yielding(request):
+                policy.hold(request)
+                continue
             if not self._extend(request, policy.tokens_until_dry(request), request):
                 policy.hold(request)
         return admitted
@@ -137,7 +187,7 @@ class Turns:
     def _extend_open(self) -> None:
         """Give turns to open requests of accounts with credit: no other request can enter in this step."""
         for request in sorted(self._policy.open, key=lambda request: (-self._planned(request), request.arrival)):
-            if self._left >= 1 and self._policy.has_credit(request):
+            if self._step.left >= 1 and self._policy.has_credit(request):
                 self._extend(request, self._policy.tokens_until_dry(request), request)
 
     def _block(self, request: Request, before: dict[Request, int]) -> None:
@@ -158,6 +208,11 @@ class Turns:
         """Admit `request` if there is a place and pages for it."""
         return not self._is_full and self._queue.enter(request)
 
+    def _computing(self, request: Request) -> Request | None:
+        """Return the running request, not of a lower class, that computes a block for which `request` waits."""
+        other = self._queue.cache.computing(request)
+        return None if other is None or (other.background and not request.background) else other
+
     def _extend_for(self, other: Request, payer: Request) -> bool:
         """Give a slice to `other`, which computes a block that `payer` waits for, in the name of `payer`; return False
         if that is not possible.
@@ -175,7 +230,7 @@ class Turns:
         return tokens > 0 and self._extend(other, tokens, payer)
 
     def _planned(self, request: Request) -> int:
-        return request.computed + self._parts.get(request, 0)
+        return request.computed + self._step.parts.get(request, 0)
 
     def _extend(self, request: Request, tokens: int, payer: Request) -> bool:
         """Give an open `request` its next slice of about `tokens` tokens, and charge it to the accounts of `payer`.
@@ -183,22 +238,25 @@ class Turns:
         The slice ends with a block, so that no page is left half filled. Return False if the step has no room for it.
         """
         start, block = self._planned(request), self._queue.cache.block_tokens
-        most = self._pace.most_tokens(start, self._left)
-        if not self._parts:
+        most = self._pace.most_tokens(start, self._step.left)
+        if not self._step.parts:
             most = max(most, block)  # wherever a prompt is, it goes on
         stop = min(request.due, -(-(start + max(1, tokens)) // block) * block, start + most)
         if request.scores_prompt:
-            stop = min(stop, start + self._unscored)
+            stop = min(stop, start + self._step.unscored)
         if stop <= start:
             return False
         if request.scores_prompt:
-            self._unscored -= stop - start
-        self._parts[request] = self._parts.get(request, 0) + stop - start
-        self._left -= self._pace.counted(start, stop - start)
+            self._step.unscored -= stop - start
+        self._step.parts[request] = self._step.parts.get(request, 0) + stop - start
+        self._step.left -= self._pace.counted(start, stop - start)
         self._sliced.add(request)
+        ledger = self._queue.ledger
+        before = ledger.recomputed_tokens
         self._policy.charge_slice(payer, self._queue.charge_slice(request, start, stop, payer))
+        self._preemption.repeated += ledger.recomputed_tokens - before
         if stop == request.due:
-            self._queue.accounts.planned(request)
+            self._queue.accounts.of(request).planned(request)
         self._policy.planned(request, stop)
         return True
 
@@ -208,13 +266,13 @@ class Turns:
 
     def _take_back(self, request: Request) -> None:
         """Take back the decode token of `request` in the step, if it has one."""
-        self._left += self._parts.pop(request, 0)
+        self._step.left += self._step.parts.pop(request, 0)
 
     def _extend_in_debt(self, most: Callable[[Request], int]) -> None:
         """Give what is left of the step to open requests, the least debt first, each as many tokens as `most` says."""
-        if self._left >= 1 and self._policy.open:
+        if self._step.left >= 1 and self._policy.open:
             for request in self._policy.open_by_balance():
-                if self._left >= 1 and not self._preemption.is_yielding(request) and (tokens := most(request)) > 0:
+                if self._step.left >= 1 and not self._preemption.is_yielding(request) and (tokens := most(request)) > 0:
                     self._extend(request, tokens, request)
 
     def _without_limit(self, request: Request) -> int:
@@ -226,7 +284,7 @@ class Turns:
         More would take the pages for which the blocked ones wait. They give way as soon as they are P in debt.
         """
         admitted: list[Request] = []
-        if self._is_full or self._left < 1:
+        if self._is_full or self._step.left < 1:
             return admitted
         newcomers = [leaf for leaf in self._policy.hungry_leaves() if not leaf.lineage[-1].running]
         for leaf in newcomers[:MAX_BACKFILLS]:  # those who are hungry for longest
@@ -234,8 +292,8 @@ class Turns:
             if request is None or leaf.lineage[-1].running or self._policy.has_credit(request):
                 continue
             tokens = self._policy.tokens_until_beyond(request)
-            may_enter = tokens > 0 and self._left >= 1 and not self._preemption.is_yielding(request)
-            may_enter = may_enter and self._queue.cache.computing(request) is None
+            may_enter = tokens > 0 and self._step.left >= 1 and not self._preemption.is_yielding(request)
+            may_enter = may_enter and self._computing(request) is None
             if may_enter and self._preemption.is_within_share(request) and self._fits(request):
                 self._preemption.entered(request)
                 self._policy.entered(request, self._queue)

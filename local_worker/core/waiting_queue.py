@@ -1,9 +1,11 @@
 """The requests that wait to enter the running batch."""
 
 from collections.abc import Iterator
+from itertools import chain
 
 from fairlead.errors import ClientLimit, QueueFull
 from local_worker.core.accounts.account import Account
+from local_worker.core.accounts.classes import ClassedAccounts
 from local_worker.core.accounts.tree import AccountTree
 from local_worker.core.limits import BatchLimits
 from local_worker.core.request import Request
@@ -16,39 +18,46 @@ class WaitingQueue:
 
     Requests that are never dropped (`Request.is_exempt`) could fill the queue. An account of the highest level of
     fairness may therefore have no more of them waiting than they leave places (dynamic thresholds, Choudhury and Hahne
-    1998): k accounts that take all they can leave 1 / (k + 1) of the places to others.
+    1998): k accounts that take all they can leave 1 / (k + 1) of the places to others. Each class has as many places as
+    `max_waiting` says.
     """
 
-    def __init__(self, limits: BatchLimits, accounts: AccountTree) -> None:
+    def __init__(self, limits: BatchLimits, accounts: AccountTree | ClassedAccounts) -> None:
         self._limits = limits
         self._accounts = accounts
-        self._since: dict[Request, float] = {}
+        self._since: dict[Request, float] = {}  # interactive requests, and when they were queued
+        self._background: dict[Request, float] = {}  # the same for those of the background class
         self._droppable: dict[Account, dict[Request, None]] = {}  # by leaf: requests that may be dropped
 
     def __len__(self) -> int:
-        return len(self._since)
+        return len(self._since) + len(self._background)
 
     def __contains__(self, request: Request) -> bool:
-        return request in self._since
+        return request in self._of(request)
 
     def __iter__(self) -> Iterator[Request]:
-        """Iterate over the waiting requests, the longest waiting first."""
-        return iter(self._since)
+        """Iterate over the waiting requests, interactive ones first, and of each class the longest waiting first."""
+        return chain(self._since, self._background)
+
+    def _of(self, request: Request) -> dict[Request, float]:
+        """Return the waiting requests of the class of `request`."""
+        return self._background if request.background else self._since
 
     @property
     def oldest_since(self) -> float | None:
-        """The time (seconds) at which the longest waiting request was queued; None when the queue is empty."""
+        """The time (seconds) at which the longest waiting interactive request was queued; None if none waits."""
         return next(iter(self._since.values()), None)
 
     def check_limits(self, request: Request) -> None:
         """Raise ClientLimit if the client of a new `request`, or its account of the highest level, may not have one
         more waiting."""
-        waiting = self._accounts.waiting(request.client)
+        accounts = self._accounts.of(request)
+        waiting = accounts.waiting(request.client)
         if waiting >= self._limits.max_waiting_per_client:
             message = f"the client has {waiting} requests waiting"
             raise ClientLimit(f"{message}; the limit is {self._limits.max_waiting_per_client}", RETRY_SECONDS)
-        highest = self._accounts.root.members.get(request.path[0])
-        exempt, most = 0 if highest is None else highest.exempt, self._limits.max_waiting - self._accounts.exempt
+        highest = accounts.root.members.get(request.path[0])
+        exempt, most = 0 if highest is None else highest.exempt, self._limits.max_waiting - accounts.exempt
         if request.is_exempt and exempt >= most:
             message = f"{request.path[0]!r} has {exempt} requests waiting that are never dropped for others"
             raise ClientLimit(f"{message}; the limit is {most}, the places without such requests", RETRY_SECONDS)
@@ -59,11 +68,12 @@ class WaitingQueue:
 
         Raises QueueFull when the queue is full and no request may be dropped for `request`.
         """
-        if len(self) < self._limits.max_waiting:
+        waiting = len(self._of(request))
+        if waiting < self._limits.max_waiting:
             return None
-        leaf = self._accounts.leaf_to_drop_from(request)
+        leaf = self._accounts.of(request).leaf_to_drop_from(request)
         if leaf is None:
-            message = f"{len(self)} requests are waiting; the limit is {self._limits.max_waiting}"
+            message = f"{waiting} requests are waiting; the limit is {self._limits.max_waiting}"
             raise QueueFull(message, RETRY_SECONDS)
         return next(reversed(self._droppable[leaf]))
 
@@ -75,11 +85,11 @@ class WaitingQueue:
 
     def put_back(self, request: Request, now: float) -> None:
         """Add a `request` that was preempted from the running batch; it is never dropped for another request."""
-        self._since[request] = now
+        self._of(request)[request] = now
 
     def remove(self, request: Request) -> None:
         """Remove a `request` that was admitted or has been given up."""
-        del self._since[request]
+        del self._of(request)[request]
         queue = self._droppable.get(request.account, {})
         if request in queue:
             del queue[request]
@@ -89,7 +99,7 @@ class WaitingQueue:
     def check_invariants(self) -> None:
         """Raise AssertionError unless every request that may be dropped is waiting and is counted by its account."""
         droppable = [request for queue in self._droppable.values() for request in queue]
-        assert self._since.keys() >= set(droppable), "a request that may be dropped is not waiting"
+        assert set(self) >= set(droppable), "a request that may be dropped is not waiting"
         for leaf, queue in self._droppable.items():
             assert leaf.droppable == len(queue), f"{leaf.path}: {leaf.droppable} may be dropped, {len(queue)} in queue"
         counted = self._accounts.droppable

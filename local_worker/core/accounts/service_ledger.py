@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from local_worker.core.accounts.account import Account
 from local_worker.core.accounts.charging import Charging
+from local_worker.core.accounts.classes import ClassedAccounts
 from local_worker.core.accounts.gap import SiblingGap, hungry_service
 from local_worker.core.accounts.levels import FairnessLevel
 from local_worker.core.accounts.tree import AccountTree
@@ -17,10 +18,10 @@ class ServiceLedger:
     `Account.service` is the cost of the tokens that were computed and generated, as in the papers: prompt tokens that
     were not cached, and output tokens. Fairness is stated for `Account.weighted`: service over the requests' weights,
     plus the cost of what was withheld from others (room beyond a share, places in steps that outputs missed, what is
-    computed again). The account of a forgotten client starts again from zero.
+    computed again). The account of a forgotten client starts again from zero. Gaps are those of interactive requests.
     """
 
-    def __init__(self, cost: Cost, accounts: AccountTree) -> None:
+    def __init__(self, cost: Cost, accounts: AccountTree | ClassedAccounts) -> None:
         self.recomputed_tokens = 0  # number of tokens computed again after preemptions and losses of workers
         self.weighted = 0  # service over weight given to all clients, micro-units
         self.prompt_tokens = 0  # number of prompt tokens of all admitted requests
@@ -42,8 +43,9 @@ class ServiceLedger:
 
     def arrived(self, request: Request) -> None:
         """Record that `request` has joined the queue."""
-        for account, gap in zip(reversed(request.account.lineage), self._gaps, strict=True):
-            gap.watch(account)
+        if not request.background:
+            for account, gap in zip(reversed(request.account.lineage), self._gaps, strict=True):
+                gap.watch(account)
         self._change(request)
 
     def withdrawn(self, request: Request) -> None:

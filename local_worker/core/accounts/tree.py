@@ -47,6 +47,10 @@ class AccountTree:
         """The accounts of all clients."""
         return self._clients.members.values()
 
+    def of(self, request: Request) -> "AccountTree":
+        """Return the tree of the class of `request`: all requests are of one class here; see ClassedAccounts."""
+        return self
+
     def path(self, request: Request) -> Path:
         """Return the names of the accounts of a new `request`, the highest first."""
         return self.levels.path(request.client, request.interaction)

@@ -6,6 +6,7 @@ simulation.baselines.
 
 from collections.abc import Callable
 
+from local_worker.core.policies.classes import ClassedPolicy
 from local_worker.core.policies.dlpm import Dlpm
 from local_worker.core.policies.drr import Drr
 from local_worker.core.policies.fcfs import Fcfs
@@ -28,4 +29,4 @@ POLICIES: dict[str, Callable[[QueuePolicyConfig], QueuePolicy]] = {
 # For engines that schedule by themselves, which compute whole requests, and for the papers' systems.
 WHOLE_POLICIES: dict[str, Callable[[QueuePolicyConfig], QueuePolicy]] = {**POLICIES, "dlpm": Dlpm, "vtc": Vtc}
 
-__all__ = ["POLICIES", "WHOLE_POLICIES", "QueuePolicy", "QueuePolicyConfig", "StepBudget"]
+__all__ = ["POLICIES", "WHOLE_POLICIES", "ClassedPolicy", "QueuePolicy", "QueuePolicyConfig", "StepBudget"]

@@ -116,9 +116,12 @@ class World:
         self.arrivals += 1
         request.client, _, request.interaction = caller.partition("#")
         request.weight, request.user_weight = self.weights[request.client]
-        self.batcher.queue.submit(request, 0.0)
+        self.submit(request)
         self.here[caller].append(request)
         self.answers[request] = []
+
+    def submit(self, request: Request) -> None:
+        self.batcher.queue.submit(request, 0.0)
 
     def arrive(self, step: int) -> None:
         dice, running, most = self.dice, self.running, LONGEST_OUTPUT
@@ -181,11 +184,11 @@ class World:
         """Both statements of Theorem 1, for all siblings, after a step in which the accounts `hungry` stayed so."""
         policy = self.policy
         least, most = policy.balance_range_micro or (-math.inf, math.inf)
-        for account in self.batcher.queue.accounts:
+        for account in self.policy.accounts:
             assert account.balance <= most
             if any(path[:-1] == account.path[:-1] for path in hungry):
                 assert account.balance >= least, f"{account.path}: {account.balance}, range from {least}"
-        for account in (*self.seen, *self.batcher.queue.accounts):
+        for account in (*self.seen, *self.policy.accounts):
             path = account.path
             self.served[path] = self.served.get(path, 0) + account.weighted - self.seen.get(account, 0)
             self.seen[account] = account.weighted

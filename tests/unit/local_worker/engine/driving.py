@@ -2,7 +2,8 @@
 
 import pickle
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from fairlead.token_ids import pack_ids
 from local_worker.core.accounts.levels import FLAT, FairnessLevels
@@ -10,7 +11,7 @@ from local_worker.core.batch import Batch, Engine, PendingStep
 from local_worker.core.batcher import Batcher
 from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.plan import Plan
-from local_worker.core.policies import WHOLE_POLICIES, QueuePolicyConfig
+from local_worker.core.policies import WHOLE_POLICIES, ClassedPolicy, QueuePolicy, QueuePolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.queue import RequestQueue
 from local_worker.core.request import Request
@@ -21,7 +22,13 @@ from serving.sampling_params import SamplingParams
 from simulation.spec import LOCAL_POLICIES
 
 WHOLE_DLPM, WHOLE_VTC = "dlpm over whole requests", "vtc over whole requests"
-POLICIES = {**LOCAL_POLICIES, WHOLE_DLPM: WHOLE_POLICIES["dlpm"], WHOLE_VTC: WHOLE_POLICIES["vtc"]}
+CLASSED_DLPM = "dlpm with classes"
+POLICIES: dict[str, Callable[[QueuePolicyConfig], QueuePolicy | ClassedPolicy]] = {
+    **LOCAL_POLICIES,
+    WHOLE_DLPM: WHOLE_POLICIES["dlpm"],
+    WHOLE_VTC: WHOLE_POLICIES["vtc"],
+    CLASSED_DLPM: partial(ClassedPolicy, LOCAL_POLICIES["dlpm"]),
+}
 BLOCK = 4
 SEED = 7
 

@@ -1,0 +1,80 @@
+"""The accounts of both classes of requests, each with a tree of its own.
+
+The class is the level above the highest one. Between classes there are no shares: interactive requests go first, and
+those of the background class get what they leave. Therefore nothing that is counted in one tree (weights, shares of
+memory, rounds) depends on the requests of the other class.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from local_worker.core.accounts.account import Account, Path
+from local_worker.core.accounts.tree import AccountTree
+from local_worker.core.request import Request
+
+
+class ClassedAccounts:
+    """The tree of `interactive` accounts and that of `background` ones; both have the same levels."""
+
+    def __init__(self, interactive: AccountTree, background: AccountTree) -> None:
+        self.levels = interactive.levels
+        self.interactive = interactive
+        self.background = background
+
+    def __iter__(self) -> Iterator[Account]:
+        """Iterate over the accounts of all levels, those of interactive requests first."""
+        return chain(self.interactive, self.background)
+
+    def __len__(self) -> int:
+        return len(self.interactive) + len(self.background)
+
+    def client(self, name: str) -> Account | None:
+        """Return the account of a client's interactive requests; None if it has none."""
+        return self.interactive.client(name)
+
+    def waiting(self, client: str) -> int:
+        """Return the number of a client's waiting interactive requests."""
+        return self.interactive.waiting(client)
+
+    @property
+    def clients(self) -> list[Account]:
+        """The accounts of all clients; a client with requests of both classes has two."""
+        return [*self.interactive.clients, *self.background.clients]
+
+    @property
+    def droppable(self) -> int:
+        """The number of waiting requests that may be dropped for others."""
+        return self.interactive.droppable + self.background.droppable
+
+    def of(self, request: Request) -> AccountTree:
+        """Return the tree of the class of `request`."""
+        return self.background if request.background else self.interactive
+
+    def path(self, request: Request) -> Path:
+        """See AccountTree."""
+        return self.of(request).path(request)
+
+    def arrived(self, request: Request) -> None:
+        """See AccountTree."""
+        self.of(request).arrived(request)
+
+    def preempted(self, request: Request) -> None:
+        """See AccountTree."""
+        self.of(request).preempted(request)
+
+    def withdrawn(self, request: Request) -> None:
+        """See AccountTree."""
+        self.of(request).withdrawn(request)
+
+    def finished(self, request: Request) -> None:
+        """See AccountTree."""
+        self.of(request).finished(request)
+
+    def check_invariants(self, waiting: Iterable[Request], running: Iterable[Request]) -> None:
+        """Raise AssertionError unless each tree counts exactly the given requests of its class."""
+        waiting, running = list(waiting), list(running)
+        for tree in (self.interactive, self.background):
+            tree.check_invariants(
+                [request for request in waiting if self.of(request) is tree],
+                [request for request in running if self.of(request) is tree],
+            )

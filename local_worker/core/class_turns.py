@@ -1,0 +1,128 @@
+"""The turns of two classes of requests in one batch: interactive ones first, then the background class.
+
+Background requests take the tokens, places and pages that interactive ones leave. An interactive request that finds no
+room takes that of background requests, as much as it needs: they lose nothing, and wait in their old places. With an
+engine that runs ahead they pause for the step before, so that an interactive request waits for one step more. No
+background request enters while an interactive one is blocked. The floor is the exception, see Floor.
+"""
+
+from collections.abc import Collection
+
+from local_worker.core.floor import MOST_PAGES, PART, WHOLE, Floor
+from local_worker.core.in_flight import InFlight
+from local_worker.core.policies.sliced_dlpm import SlicedDlpm
+from local_worker.core.prefix_cache import PrefixCache
+from local_worker.core.queue import RequestQueue
+from local_worker.core.request import Request
+from local_worker.core.step_pace import StepPace
+from local_worker.core.turns import Step, Turns
+
+
+class ClassTurns:
+    """The turns of both classes, between which `divide` divides one step after the other; see Turns."""
+
+    def __init__(
+        self,
+        queue: RequestQueue[PrefixCache],
+        interactive: SlicedDlpm,
+        background: SlicedDlpm,
+        in_flight: InFlight,
+        pace: StepPace,
+    ) -> None:
+        self._queue = queue
+        self._pace = pace
+        self._waiting = background
+        self._interactive = Turns(queue, interactive, in_flight, pace)
+        self._background = Turns(queue, background, in_flight, pace)
+        self._floor = Floor()
+
+    def divide(
+        self, now: float, running: Collection[Request], can_enter: bool
+    ) -> tuple[list[Request], dict[Request, int]]:
+        """See Turns."""
+        lower = {request: None for request in self._queue.running if request.background}
+        if not lower and not self._waiting.waiting:
+            self._floor.served()
+            return self._interactive.divide(now, running, can_enter)
+        upper = {request: None for request in self._queue.running if not request.background}
+        step = Step(self._pace.budget)
+        admitted: list[Request] = []
+        has_floor = self._floor.is_due(is_running=bool(lower))
+        if has_floor:
+            admitted += self._give_floor(step, now, running, lower, upper, can_enter)
+        kept = next(iter([*lower, *admitted] if has_floor else ()), None)
+        giving = [request for request in lower if request is not kept]
+        yielding = self._background.preemption.yielding if has_floor else ()
+        self._interactive.preemption.begin(now, upper, giving, self._queue.cache.pages)
+        here = [request for request in running if request in upper and request not in yielding]
+        admitted += self._interactive.take_turns(step, here, can_enter)
+        if has_floor:
+            self._floor.used(self._held(kept), is_pressed=self._interactive.blocked > 0 or step.left < 1)
+        else:
+            admitted += self._give_rest(step, now, running, lower, can_enter)
+        return admitted, step.parts
+
+    @property
+    def blocked(self) -> int:
+        """The number of interactive requests with credit for which the last step had no room."""
+        return self._interactive.blocked
+
+    def is_hungry(self, request: Request) -> bool:
+        """Return whether an interactive `request` waits, or runs and has a part of its prompt that no step was
+        given."""
+        return not request.background and self._interactive.is_hungry(request)
+
+    def _give_floor(
+        self,
+        step: Step,
+        now: float,
+        running: Collection[Request],
+        lower: dict[Request, None],
+        upper: dict[Request, None],
+        can_enter: bool,
+    ) -> list[Request]:
+        """Give the background class its floor; interactive requests give way to its first one, if none runs."""
+        cache = self._queue.cache
+        part = Step(max(1.0, step.left / PART), step.unscored, step.parts)
+        self._background.preemption.begin(now, lower, () if lower else upper, cache.pages // MOST_PAGES)
+        given = part.left
+        admitted = self._background.share_out(part, [each for each in running if each in lower], can_enter)
+        self._background.resume()
+        step.left -= given - part.left
+        step.unscored = part.unscored
+        return admitted
+
+    def _held(self, kept: Request | None) -> int:
+        """Return the part of WHOLE that `kept`, which has the floor, holds: of the places, or of memory if that is
+        more."""
+        if kept not in self._queue.running:
+            return 0
+        return (
+            WHOLE
+            * max(self._queue.cache.pages, len(kept.pages) * self._queue.limits.max_running)
+            // (self._queue.cache.pages * self._queue.limits.max_running)
+        )
+
+    def _give_rest(
+        self, step: Step, now: float, running: Collection[Request], lower: dict[Request, None], can_enter: bool
+    ) -> list[Request]:
+        """Give the background class what interactive requests have left of the step."""
+        yielding, before = self._interactive.preemption.yielding, len(step.parts)
+        staying = {request: None for request in lower if request not in yielding}
+        self._background.preemption.begin(now, staying)
+        self._background.preemption.yielding |= yielding
+        here = [request for request in running if request in staying]
+        if self._interactive.blocked:  # nobody takes the room for which it waits
+            admitted = self._background.share_out(step, here, can_enter=False)
+            self._background.resume()
+        else:
+            admitted = self._background.take_turns(step, here, can_enter)
+        if len(step.parts) > before:
+            self._floor.served()
+        else:
+            self._floor.starved()
+        return admitted
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if the floor is wider than it may be."""
+        self._floor.check_invariants()
