@@ -13,8 +13,9 @@ from fairlead.token_ids import TOKEN_BYTES
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
 from gateway.call import Call, CallRequest, Receive
 from gateway.core.call_admission import CallAdmission
-from gateway.core.client_limits import HeldBytesLimiter
+from gateway.core.client_limits import HeldBytesLimiter, below
 from gateway.interactions import CallInteractions
+from gateway.service_tiers import FLEX, granted
 from gateway.tenants import CallerIdentity, Credentials, Tenants
 from gateway.upstream.cluster import Cluster
 from gateway.usage import UsageLedger, UsageSums
@@ -113,8 +114,9 @@ class Admission:
             call.cleanup.callback(request.drop_message)
             identity = request.identity = self._named(request.user, identity, credentials)
             call.client, call.tier = identity.client, identity.tier
+            call.background = granted(request.message.service_tier, identity.service_tiers) == FLEX
             self._examine(call)
-            self._wait(request)
+            self._wait(call)
         except FairleadError:
             for _ in range(1 + call.body_bytes // REFUSED_BYTES):
                 self._throttler.refused(identity.client)
@@ -137,7 +139,7 @@ class Admission:
         identity, permit, model, message = request.identity, request.permit, request.model, request.message
         to_encode = worker_pb2.EncodeRequest(
             prompt=message.prompt,
-            client=identity.client,
+            client=_counted_as(call),
             model=model.name,
             cache_scope=self._cache_scope(identity),
             public_system=begins_publicly(message.prompt, self._profiles.app(call.app).public_system),
@@ -164,6 +166,7 @@ class Admission:
             revision=encoded.revision,
             prompt_tokens=prompt_tokens,
             weight=weight,
+            background=call.background,
         )
         request.submit = worker_pb2.Submit(
             request_id=call.request_id,
@@ -177,6 +180,7 @@ class Admission:
             user_weight=within_limits(permit.norm),  # users of a tenant have equal shares
             interaction=call.interaction,
             in_interaction=permit.protected,
+            background=call.background,
             cache_scope=to_encode.cache_scope,
             public_tokens=encoded.public_tokens,
             call_grammar="" if sampling.constraint else encoded.call_grammar,
@@ -211,9 +215,10 @@ class Admission:
         """Return whether `max_tokens` is cut to what the prompt leaves of the context."""
         return request.fills_context and (self._cuts_max_tokens or not request.message.sampling.HasField("max_tokens"))
 
-    def _wait(self, request: CallRequest) -> None:
+    def _wait(self, call: Call) -> None:
         """Count the prompt among those that wait to be tokenized; raise ClientLimit."""
-        size, client = request.message.prompt.ByteSize(), request.identity.client
+        request, client = call.request, _counted_as(call)
+        size = request.message.prompt.ByteSize()
         self._waiting_prompts.add(client, size)
         request.waiting = ExitStack()
         request.waiting.callback(self._waiting_prompts.remove, client, size)
@@ -236,6 +241,7 @@ class Admission:
             prompt_tokens=expected_tokens(message.prompt),
             max_tokens=call.sampling.max_tokens,
             model=call.model,
+            background=call.background,
         )
 
     def _settle(self, call: Call) -> None:
@@ -273,6 +279,11 @@ class Admission:
         )
         # A worker charges less than the whole prompt if it had cached a part of it.
         return measured._replace(cost=math.ceil(usage.service)) if usage.service else measured
+
+
+def _counted_as(call: Call) -> str:
+    """Return the name under which a call counts where calls wait, or are limited, beside those of others."""
+    return below(call.client) if call.background else call.client
 
 
 def expected_tokens(prompt: common_pb2.Prompt) -> int:

@@ -13,6 +13,7 @@ from fairlead.output.call_id import call_id
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
 from gateway.core.coalescer import TOKENS
 from gateway.core.session_tree import Session
+from gateway.service_tiers import DEFAULT, FLEX
 from gateway.tenants import CallerIdentity
 from serving.sampling_params import SamplingParams
 from serving.telemetry.records import CHAT
@@ -69,6 +70,7 @@ class Call:
     model: str = ""
     policy: str = ""
     tier: str = ""
+    background: bool = False  # it takes only what no interactive call wants
     sampling: SamplingParams | None = None
     interaction: str = ""
     interaction_token: bytes = b""  # for the interaction's next call
@@ -113,6 +115,11 @@ def new_call(deadline: float | None) -> Call:
 def predicted_wait(call: Call) -> list[tuple[str, str]]:
     """Return the header, or metadata, with the predicted wait; none for a call that no worker was given."""
     return [] if call.predicted_wait is None else [("x-fairlead-predicted-wait", f"{call.predicted_wait:.3f}")]
+
+
+def service_tier(call: Call) -> str:
+    """Return the service tier that the call has."""
+    return FLEX if call.background else DEFAULT
 
 
 def new_id() -> str:

@@ -71,6 +71,7 @@ class CallDrivers:
         self.held_outputs = held_outputs
         self.reader_seconds = reader_seconds
         self.waits = CallWaits()
+        self.background_waits = CallWaits()
         self._drivers: dict[str, CallDriver] = {}  # by request id
 
     def drive(self, caller: CallerPort, call: Call) -> "CallDriver":
@@ -94,7 +95,7 @@ class CallDriver:
         self._cluster = shared.cluster
         self._call_log = shared.call_log
         self._held_outputs = shared.held_outputs
-        self._waits = shared.waits
+        self._shared = shared
         self._submitted = 0.0  # loop time of the first submission
         self._call = call
         self._machine = CallMachine(shared.reader_seconds)
@@ -254,6 +255,11 @@ class CallDriver:
             return events.Failed(error.with_traceback(None))  # its frames would keep the request in memory
         except Exception:
             return self._defect()
+
+    @property
+    def _waits(self) -> CallWaits:
+        """The waits of the calls of this one's class."""
+        return self._shared.background_waits if self._call.background else self._shared.waits
 
     def _note_placement(self, placed: scheduler_pb2.DispatchReply) -> None:
         call, self._link = self._call, self._cluster.link(placed)

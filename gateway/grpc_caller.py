@@ -10,7 +10,7 @@ import grpc
 from fairlead.errors import FairleadError
 from fairlead.rpc.status import REQUEST_ID_METADATA, to_status
 from fairlead.v1 import common_pb2, inference_pb2
-from gateway.call import Call, CallRequest, Receive
+from gateway.call import Call, CallRequest, Receive, service_tier
 from gateway.core.call_commands import Accepted, Finished, Message
 from gateway.core.coalescer import OutputChunk
 from gateway.tenants import AUTHORIZATION, USER, Credentials
@@ -90,6 +90,7 @@ def _accepted(call: Call) -> inference_pb2.GenerateResponse:
             interaction_token=call.interaction_token,
             app=call.app,
             output_format=call.output_format,
+            service_tier=service_tier(call),
         )
     )
 

@@ -4,6 +4,7 @@ The keys file holds hashes only (`sha256` of the key, hex):
 
     keys:
       - {hash: 9f86d0..., tenant: acme, tier: gold, names_users: true, max_users: 1000, apps: [chat]}
+      - {hash: 60303a..., tenant: acme, tier: gold, service_tiers: [flex]}
 
 Without a file every caller is the tenant `default`, which may name users.
 """
@@ -15,6 +16,7 @@ from types import MappingProxyType
 
 from fairlead.errors import InvalidRequest, PermissionDenied, Unauthenticated, listed
 from gateway.core.named_users import NamedUsers
+from gateway.service_tiers import SERVICE_TIERS
 from serving.config import require
 from serving.cost import MAX_WEIGHT
 from serving.document import ConfigEntry, read, text_of
@@ -49,6 +51,7 @@ class Tenant:
     trusted_users: bool = False  # whether the key may name users, each of which is a separate client
     max_users: int = MAX_USERS  # the largest number of users that the key may name at a time
     apps: tuple[str, ...] = ()  # the apps that the key may name; empty: only the default app
+    service_tiers: tuple[str, ...] = SERVICE_TIERS  # those that calls with the key may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,7 @@ class CallerIdentity:
     apps: tuple[str, ...] = ()
     is_open: bool = False  # whether the gateway has no keys, so that every caller may name every app with a profile
     may_name_users: bool = False
+    service_tiers: tuple[str, ...] = SERVICE_TIERS
     key: str = ""  # the beginning of the key's hash; empty where there are no keys
     # Those whom the key names, where it has named this one: who is admitted counts there.
     users: NamedUsers | None = field(default=None, compare=False, repr=False)
@@ -136,6 +140,7 @@ class _ApiKey:
             apps=tenant.apps,
             is_open=not self._name,
             may_name_users=tenant.trusted_users,
+            service_tiers=tenant.service_tiers,
             key=self._name,
             users=users,
         )
@@ -186,7 +191,7 @@ def _parse(text: str, file: str, tiers: Mapping[str, float]) -> dict[str, Tenant
     tenants: dict[str, Tenant] = {}
     shares: dict[str, float] = {}
     for entry in entries:
-        values = entry.fields("hash", "tenant", "share", "tier", "names_users", "max_users", "apps")
+        values = entry.fields("hash", "tenant", "share", "tier", "names_users", "max_users", "apps", "service_tiers")
         digest, tenant = _digest(entry, values), _tenant(entry, values, tiers)
         if digest in tenants:
             raise values["hash"].complaint("given twice")
@@ -215,7 +220,18 @@ def _tenant(entry: ConfigEntry, values: Mapping[str, ConfigEntry], tiers: Mappin
         values["names_users"].flag() if "names_users" in values else False,
         values["max_users"].count() if "max_users" in values else MAX_USERS,
         tuple(app.name() for app in values["apps"].entries()) if "apps" in values else (),
+        _service_tiers(values),
     )
+
+
+def _service_tiers(values: Mapping[str, ConfigEntry]) -> tuple[str, ...]:
+    if "service_tiers" not in values:
+        return SERVICE_TIERS
+    entry = values["service_tiers"]
+    tiers = tuple(tier.text() for tier in entry.entries())
+    if not tiers or not set(tiers) <= set(SERVICE_TIERS):
+        raise entry.complaint(f"expected some of {', '.join(SERVICE_TIERS)}")
+    return tiers
 
 
 def _share(values: Mapping[str, ConfigEntry], tiers: Mapping[str, float]) -> float:

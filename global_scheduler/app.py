@@ -33,9 +33,9 @@ STALL_TIMEOUT = 5.0
 def make_service(config: SchedulerConfig, stall_timeout: float = STALL_TIMEOUT) -> SchedulerService:
     """Return the scheduler as configured. A worker that is silent for `stall_timeout` seconds counts as lost."""
     cost = cost_function(config.cost)
-    policy = POLICIES[config.policy](RoutePolicyConfig(config.quantum, cost))
+    policy, below = (POLICIES[config.policy](RoutePolicyConfig(config.quantum, cost)) for _ in range(2))
     fleet = Fleet(stall_timeout, config.step_timeout)
-    dispatcher = Dispatcher(policy, BlockIndex(config.max_index_blocks), fleet)
+    dispatcher = Dispatcher(policy, BlockIndex(config.max_index_blocks), fleet, below)
     return SchedulerService(dispatcher, config.leadership, cost_name(cost))
 
 

@@ -28,6 +28,7 @@ def request_from(message: scheduler_pb2.DispatchRequest) -> RouteRequest:
         weight=_weight(message.weight, "requests.weight"),
         excluded=tuple(message.excluded),
         revision=message.revision,
+        background=message.background,
     )
 
 
@@ -47,6 +48,7 @@ def accepted_from(message: scheduler_pb2.AcceptedRequest, identity: WorkerIdenti
         digests=b"",
         prompt_tokens=message.prompt_tokens,
         weight=_weight(message.weight, "accepted.weight"),
+        background=message.background,
     )
 
 
@@ -85,11 +87,11 @@ def _check_model(model: scheduler_pb2.ModelInfo, first: scheduler_pb2.ModelInfo)
 
 
 def load_from(message: scheduler_pb2.Load) -> WorkerLoad:
-    """Return the load that a worker reports."""
+    """Return the load of interactive requests that a worker reports."""
     return WorkerLoad(
-        running=message.running,
-        waiting=message.waiting,
-        kv_tokens_used=message.kv_tokens_used,
+        running=message.running - message.background_running,
+        waiting=message.waiting - message.background_waiting,
+        kv_tokens_used=message.kv_tokens_used - message.background_kv_tokens,
         queue_seconds=message.queue_seconds,
         draining=message.draining,
         stalled_seconds=message.stalled_seconds,

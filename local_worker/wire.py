@@ -159,6 +159,7 @@ def request_from(
         user_weight=_weight(message.user_weight or 1.0, "user_weight"),
         interaction=message.interaction,
         in_interaction=message.in_interaction,
+        background=message.background,
         seed_position=message.generated_tokens,
         charged=len(message.token_ids) if message.charged else 0,
         deadline=now + message.timeout_seconds if message.timeout_seconds > 0 else None,
@@ -230,6 +231,7 @@ def to_accepted(accepted: RequestAccepted) -> scheduler_pb2.AcceptedRequest:
         prompt_tokens=request.prompt_tokens - request.seed_position,
         weight=request.weight / WEIGHT_ONE,
         cached_tokens=accepted.cached_tokens,
+        background=request.background,
     )
 
 

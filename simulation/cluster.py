@@ -10,6 +10,7 @@ from fairlead.outcomes import Outcome
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Member, WorkerIdentity, WorkerLoad
 from local_worker.core.events import RequestAccepted, WorkerUpdate
+from local_worker.core.load import load_of
 from serving.blocks import pack_digests, runs
 from simulation.admission import MODEL, SimulatedAdmission, Tokens
 from simulation.call import SimulatedCall
@@ -166,7 +167,13 @@ class SimulatedCluster:
             queue, now = worker.batcher.queue, self.clock.now
             oldest = queue.waiting.oldest_since
             queued = 0.0 if oldest is None else now - oldest
-            load = WorkerLoad(len(queue.running), len(queue.waiting), queue.cache.tokens_used, queued)
+            told = load_of(queue, 0.0)
+            load = WorkerLoad(
+                told.running - told.background_running,
+                told.waiting - told.background_waiting,
+                told.kv_tokens_used - told.background_kv_tokens,
+                queued,
+            )
             member = self.members[worker.name]
             self.clock.after(self.spec.network_seconds, lambda: self.dispatcher.reported(member, load, self.clock.now))
         if not self.idle or self.clock.now == 0:

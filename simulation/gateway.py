@@ -173,6 +173,7 @@ class SimulatedGateway:
             digests=pack_digests(call.digests),
             prompt_tokens=call.prompt_tokens + opened.machine.output_tokens,
             weight=call.weight,
+            background=call.background,
             excluded=place.excluded,
         )
         assignment = self._dispatcher.dispatch(request, self._clock.now)
@@ -253,4 +254,5 @@ def placed_request(request: Request) -> RouteRequest:
         digests=b"",
         prompt_tokens=attempt_of(request).call.prompt_tokens,
         weight=request.weight,
+        background=request.background,
     )

@@ -10,7 +10,6 @@ from simulation.spec import ClusterSpec
 
 def make_dispatcher(spec: ClusterSpec) -> Dispatcher:
     """Make the dispatcher that `spec` describes, without workers."""
-    policy = spec.routes[spec.route](
-        RoutePolicyConfig(spec.route_quantum_tokens, WeightedTokens(), spec.route_strict_paper)
-    )
-    return Dispatcher(policy, BlockIndex(spec.index_blocks), Fleet(spec.stall_timeout))
+    config = RoutePolicyConfig(spec.route_quantum_tokens, WeightedTokens(), spec.route_strict_paper)
+    policy, below = (spec.routes[spec.route](config) for _ in range(2))
+    return Dispatcher(policy, BlockIndex(spec.index_blocks), Fleet(spec.stall_timeout), below)

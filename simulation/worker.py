@@ -122,6 +122,7 @@ class SimulatedWorker:
             arrival=self._arrivals,
             system_tokens=call.system_tokens,
             weight=call.weight,
+            background=call.background,
             user_weight=call.user_weight,
             interaction=call.interaction,
             seed_position=attempt.generated,

@@ -25,37 +25,37 @@ _sym_db = _symbol_database.Default()
 from fairlead.v1 import common_pb2 as fairlead_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x66\x61irlead/v1/inference.proto\x12\x0b\x66\x61irlead.v1\x1a\x18\x66\x61irlead/v1/common.proto\"D\n\x0bInteraction\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05stage\x18\x02 \x01(\r\x12\x0b\n\x03\x65nd\x18\x03 \x01(\x08\x12\r\n\x05token\x18\x04 \x01(\x0c\"\xdb\x01\n\x0fGenerateRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12#\n\x06prompt\x18\x02 \x01(\x0b\x32\x13.fairlead.v1.Prompt\x12-\n\x08sampling\x18\x03 \x01(\x0b\x32\x1b.fairlead.v1.SamplingParams\x12\x0b\n\x03\x61pp\x18\x04 \x01(\t\x12-\n\x0binteraction\x18\x05 \x01(\x0b\x32\x18.fairlead.v1.Interaction\x12)\n\tstreaming\x18\x06 \x01(\x0e\x32\x16.fairlead.v1.Streaming\"\x9b\x01\n\x10GenerateResponse\x12)\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x0b\x32\x15.fairlead.v1.AcceptedH\x00\x12(\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x17.fairlead.v1.TokenChunkH\x00\x12)\n\x08\x66inished\x18\x03 \x01(\x0b\x32\x15.fairlead.v1.FinishedH\x00\x42\x07\n\x05\x65vent\"\xc5\x01\n\x08\x41\x63\x63\x65pted\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0e\n\x06worker\x18\x03 \x01(\t\x12\x15\n\rprompt_tokens\x18\x04 \x01(\r\x12\x15\n\rcached_tokens\x18\x05 \x01(\r\x12\x19\n\x11interaction_token\x18\x06 \x01(\x0c\x12\x0b\n\x03\x61pp\x18\x07 \x01(\t\x12\x30\n\routput_format\x18\x08 \x01(\x0b\x32\x19.fairlead.v1.OutputFormat\"\xa7\x01\n\nTokenChunk\x12\x0c\n\x04text\x18\x01 \x01(\t\x12(\n\ttoken_ids\x18\x02 \x01(\x0b\x32\x15.fairlead.v1.TokenIds\x12,\n\x08logprobs\x18\x03 \x03(\x0b\x32\x1a.fairlead.v1.TokenLogprobs\x12\x33\n\x0fprompt_logprobs\x18\x04 \x03(\x0b\x32\x1a.fairlead.v1.TokenLogprobs\"\xc2\x01\n\x08\x46inished\x12%\n\x07outcome\x18\x01 \x01(\x0e\x32\x14.fairlead.v1.Outcome\x12\x30\n\rfinish_reason\x18\x02 \x01(\x0e\x32\x19.fairlead.v1.FinishReason\x12!\n\x05usage\x18\x03 \x01(\x0b\x32\x12.fairlead.v1.Usage\x12%\n\x07timings\x18\x04 \x01(\x0b\x32\x14.fairlead.v1.Timings\x12\x13\n\x0bstop_string\x18\x05 \x01(\t\"S\n\x15\x45ndInteractionRequest\x12\x0b\n\x03\x61pp\x18\x01 \x01(\t\x12-\n\x0binteraction\x18\x02 \x01(\x0b\x32\x18.fairlead.v1.Interaction\"\x18\n\x16\x45ndInteractionResponse\"\x13\n\x11ListModelsRequest\"8\n\x12ListModelsResponse\x12\"\n\x06models\x18\x01 \x03(\x0b\x32\x12.fairlead.v1.Model\"@\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x18\n\x10max_model_tokens\x18\x02 \x01(\r\x12\x0f\n\x07workers\x18\x03 \x01(\r*>\n\tStreaming\x12\x17\n\x13STREAMING_COALESCED\x10\x00\x12\x18\n\x14STREAMING_EACH_TOKEN\x10\x01\x32\x80\x02\n\tInference\x12I\n\x08Generate\x12\x1c.fairlead.v1.GenerateRequest\x1a\x1d.fairlead.v1.GenerateResponse0\x01\x12Y\n\x0e\x45ndInteraction\x12\".fairlead.v1.EndInteractionRequest\x1a#.fairlead.v1.EndInteractionResponse\x12M\n\nListModels\x12\x1e.fairlead.v1.ListModelsRequest\x1a\x1f.fairlead.v1.ListModelsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x66\x61irlead/v1/inference.proto\x12\x0b\x66\x61irlead.v1\x1a\x18\x66\x61irlead/v1/common.proto\"D\n\x0bInteraction\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05stage\x18\x02 \x01(\r\x12\x0b\n\x03\x65nd\x18\x03 \x01(\x08\x12\r\n\x05token\x18\x04 \x01(\x0c\"\xf1\x01\n\x0fGenerateRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12#\n\x06prompt\x18\x02 \x01(\x0b\x32\x13.fairlead.v1.Prompt\x12-\n\x08sampling\x18\x03 \x01(\x0b\x32\x1b.fairlead.v1.SamplingParams\x12\x0b\n\x03\x61pp\x18\x04 \x01(\t\x12-\n\x0binteraction\x18\x05 \x01(\x0b\x32\x18.fairlead.v1.Interaction\x12)\n\tstreaming\x18\x06 \x01(\x0e\x32\x16.fairlead.v1.Streaming\x12\x14\n\x0cservice_tier\x18\x07 \x01(\t\"\x9b\x01\n\x10GenerateResponse\x12)\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x0b\x32\x15.fairlead.v1.AcceptedH\x00\x12(\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x17.fairlead.v1.TokenChunkH\x00\x12)\n\x08\x66inished\x18\x03 \x01(\x0b\x32\x15.fairlead.v1.FinishedH\x00\x42\x07\n\x05\x65vent\"\xdb\x01\n\x08\x41\x63\x63\x65pted\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0e\n\x06worker\x18\x03 \x01(\t\x12\x15\n\rprompt_tokens\x18\x04 \x01(\r\x12\x15\n\rcached_tokens\x18\x05 \x01(\r\x12\x19\n\x11interaction_token\x18\x06 \x01(\x0c\x12\x0b\n\x03\x61pp\x18\x07 \x01(\t\x12\x30\n\routput_format\x18\x08 \x01(\x0b\x32\x19.fairlead.v1.OutputFormat\x12\x14\n\x0cservice_tier\x18\t \x01(\t\"\xa7\x01\n\nTokenChunk\x12\x0c\n\x04text\x18\x01 \x01(\t\x12(\n\ttoken_ids\x18\x02 \x01(\x0b\x32\x15.fairlead.v1.TokenIds\x12,\n\x08logprobs\x18\x03 \x03(\x0b\x32\x1a.fairlead.v1.TokenLogprobs\x12\x33\n\x0fprompt_logprobs\x18\x04 \x03(\x0b\x32\x1a.fairlead.v1.TokenLogprobs\"\xc2\x01\n\x08\x46inished\x12%\n\x07outcome\x18\x01 \x01(\x0e\x32\x14.fairlead.v1.Outcome\x12\x30\n\rfinish_reason\x18\x02 \x01(\x0e\x32\x19.fairlead.v1.FinishReason\x12!\n\x05usage\x18\x03 \x01(\x0b\x32\x12.fairlead.v1.Usage\x12%\n\x07timings\x18\x04 \x01(\x0b\x32\x14.fairlead.v1.Timings\x12\x13\n\x0bstop_string\x18\x05 \x01(\t\"S\n\x15\x45ndInteractionRequest\x12\x0b\n\x03\x61pp\x18\x01 \x01(\t\x12-\n\x0binteraction\x18\x02 \x01(\x0b\x32\x18.fairlead.v1.Interaction\"\x18\n\x16\x45ndInteractionResponse\"\x13\n\x11ListModelsRequest\"8\n\x12ListModelsResponse\x12\"\n\x06models\x18\x01 \x03(\x0b\x32\x12.fairlead.v1.Model\"@\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x18\n\x10max_model_tokens\x18\x02 \x01(\r\x12\x0f\n\x07workers\x18\x03 \x01(\r*>\n\tStreaming\x12\x17\n\x13STREAMING_COALESCED\x10\x00\x12\x18\n\x14STREAMING_EACH_TOKEN\x10\x01\x32\x80\x02\n\tInference\x12I\n\x08Generate\x12\x1c.fairlead.v1.GenerateRequest\x1a\x1d.fairlead.v1.GenerateResponse0\x01\x12Y\n\x0e\x45ndInteraction\x12\".fairlead.v1.EndInteractionRequest\x1a#.fairlead.v1.EndInteractionResponse\x12M\n\nListModels\x12\x1e.fairlead.v1.ListModelsRequest\x1a\x1f.fairlead.v1.ListModelsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'fairlead.v1.inference_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_STREAMING']._serialized_start=1343
-  _globals['_STREAMING']._serialized_end=1405
+  _globals['_STREAMING']._serialized_start=1387
+  _globals['_STREAMING']._serialized_end=1449
   _globals['_INTERACTION']._serialized_start=70
   _globals['_INTERACTION']._serialized_end=138
   _globals['_GENERATEREQUEST']._serialized_start=141
-  _globals['_GENERATEREQUEST']._serialized_end=360
-  _globals['_GENERATERESPONSE']._serialized_start=363
-  _globals['_GENERATERESPONSE']._serialized_end=518
-  _globals['_ACCEPTED']._serialized_start=521
-  _globals['_ACCEPTED']._serialized_end=718
-  _globals['_TOKENCHUNK']._serialized_start=721
-  _globals['_TOKENCHUNK']._serialized_end=888
-  _globals['_FINISHED']._serialized_start=891
-  _globals['_FINISHED']._serialized_end=1085
-  _globals['_ENDINTERACTIONREQUEST']._serialized_start=1087
-  _globals['_ENDINTERACTIONREQUEST']._serialized_end=1170
-  _globals['_ENDINTERACTIONRESPONSE']._serialized_start=1172
-  _globals['_ENDINTERACTIONRESPONSE']._serialized_end=1196
-  _globals['_LISTMODELSREQUEST']._serialized_start=1198
-  _globals['_LISTMODELSREQUEST']._serialized_end=1217
-  _globals['_LISTMODELSRESPONSE']._serialized_start=1219
-  _globals['_LISTMODELSRESPONSE']._serialized_end=1275
-  _globals['_MODEL']._serialized_start=1277
-  _globals['_MODEL']._serialized_end=1341
-  _globals['_INFERENCE']._serialized_start=1408
-  _globals['_INFERENCE']._serialized_end=1664
+  _globals['_GENERATEREQUEST']._serialized_end=382
+  _globals['_GENERATERESPONSE']._serialized_start=385
+  _globals['_GENERATERESPONSE']._serialized_end=540
+  _globals['_ACCEPTED']._serialized_start=543
+  _globals['_ACCEPTED']._serialized_end=762
+  _globals['_TOKENCHUNK']._serialized_start=765
+  _globals['_TOKENCHUNK']._serialized_end=932
+  _globals['_FINISHED']._serialized_start=935
+  _globals['_FINISHED']._serialized_end=1129
+  _globals['_ENDINTERACTIONREQUEST']._serialized_start=1131
+  _globals['_ENDINTERACTIONREQUEST']._serialized_end=1214
+  _globals['_ENDINTERACTIONRESPONSE']._serialized_start=1216
+  _globals['_ENDINTERACTIONRESPONSE']._serialized_end=1240
+  _globals['_LISTMODELSREQUEST']._serialized_start=1242
+  _globals['_LISTMODELSREQUEST']._serialized_end=1261
+  _globals['_LISTMODELSRESPONSE']._serialized_start=1263
+  _globals['_LISTMODELSRESPONSE']._serialized_end=1319
+  _globals['_MODEL']._serialized_start=1321
+  _globals['_MODEL']._serialized_end=1385
+  _globals['_INFERENCE']._serialized_start=1452
+  _globals['_INFERENCE']._serialized_end=1708
 # @@protoc_insertion_point(module_scope)

@@ -28,20 +28,22 @@ class Interaction(_message.Message):
     def __init__(self, id: _Optional[str] = ..., stage: _Optional[int] = ..., end: _Optional[bool] = ..., token: _Optional[bytes] = ...) -> None: ...
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("model", "prompt", "sampling", "app", "interaction", "streaming")
+    __slots__ = ("model", "prompt", "sampling", "app", "interaction", "streaming", "service_tier")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     PROMPT_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
     APP_FIELD_NUMBER: _ClassVar[int]
     INTERACTION_FIELD_NUMBER: _ClassVar[int]
     STREAMING_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_TIER_FIELD_NUMBER: _ClassVar[int]
     model: str
     prompt: _common_pb2.Prompt
     sampling: _common_pb2.SamplingParams
     app: str
     interaction: Interaction
     streaming: Streaming
-    def __init__(self, model: _Optional[str] = ..., prompt: _Optional[_Union[_common_pb2.Prompt, _Mapping[str, _Any]]] = ..., sampling: _Optional[_Union[_common_pb2.SamplingParams, _Mapping[str, _Any]]] = ..., app: _Optional[str] = ..., interaction: _Optional[_Union[Interaction, _Mapping[str, _Any]]] = ..., streaming: _Optional[_Union[Streaming, str]] = ...) -> None: ...
+    service_tier: str
+    def __init__(self, model: _Optional[str] = ..., prompt: _Optional[_Union[_common_pb2.Prompt, _Mapping[str, _Any]]] = ..., sampling: _Optional[_Union[_common_pb2.SamplingParams, _Mapping[str, _Any]]] = ..., app: _Optional[str] = ..., interaction: _Optional[_Union[Interaction, _Mapping[str, _Any]]] = ..., streaming: _Optional[_Union[Streaming, str]] = ..., service_tier: _Optional[str] = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
     __slots__ = ("accepted", "chunk", "finished")
@@ -54,7 +56,7 @@ class GenerateResponse(_message.Message):
     def __init__(self, accepted: _Optional[_Union[Accepted, _Mapping[str, _Any]]] = ..., chunk: _Optional[_Union[TokenChunk, _Mapping[str, _Any]]] = ..., finished: _Optional[_Union[Finished, _Mapping[str, _Any]]] = ...) -> None: ...
 
 class Accepted(_message.Message):
-    __slots__ = ("request_id", "model", "worker", "prompt_tokens", "cached_tokens", "interaction_token", "app", "output_format")
+    __slots__ = ("request_id", "model", "worker", "prompt_tokens", "cached_tokens", "interaction_token", "app", "output_format", "service_tier")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
@@ -63,6 +65,7 @@ class Accepted(_message.Message):
     INTERACTION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     APP_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FORMAT_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_TIER_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     model: str
     worker: str
@@ -71,7 +74,8 @@ class Accepted(_message.Message):
     interaction_token: bytes
     app: str
     output_format: _common_pb2.OutputFormat
-    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., worker: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., interaction_token: _Optional[bytes] = ..., app: _Optional[str] = ..., output_format: _Optional[_Union[_common_pb2.OutputFormat, _Mapping[str, _Any]]] = ...) -> None: ...
+    service_tier: str
+    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., worker: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., interaction_token: _Optional[bytes] = ..., app: _Optional[str] = ..., output_format: _Optional[_Union[_common_pb2.OutputFormat, _Mapping[str, _Any]]] = ..., service_tier: _Optional[str] = ...) -> None: ...
 
 class TokenChunk(_message.Message):
     __slots__ = ("text", "token_ids", "logprobs", "prompt_logprobs")

@@ -27,7 +27,7 @@ class DispatchBatch(_message.Message):
     def __init__(self, requests: _Optional[_Iterable[_Union[DispatchRequest, _Mapping[str, _Any]]]] = ..., withdrawals: _Optional[_Iterable[_Union[Withdrawal, _Mapping[str, _Any]]]] = ...) -> None: ...
 
 class DispatchRequest(_message.Message):
-    __slots__ = ("request_id", "attempt", "client", "model", "digests", "prompt_tokens", "excluded", "weight", "revision")
+    __slots__ = ("request_id", "attempt", "client", "model", "digests", "prompt_tokens", "excluded", "weight", "revision", "background")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
@@ -37,6 +37,7 @@ class DispatchRequest(_message.Message):
     EXCLUDED_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
+    BACKGROUND_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     attempt: int
     client: str
@@ -46,7 +47,8 @@ class DispatchRequest(_message.Message):
     excluded: _containers.RepeatedScalarFieldContainer[str]
     weight: float
     revision: str
-    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., client: _Optional[str] = ..., model: _Optional[str] = ..., digests: _Optional[bytes] = ..., prompt_tokens: _Optional[int] = ..., excluded: _Optional[_Iterable[str]] = ..., weight: _Optional[float] = ..., revision: _Optional[str] = ...) -> None: ...
+    background: bool
+    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., client: _Optional[str] = ..., model: _Optional[str] = ..., digests: _Optional[bytes] = ..., prompt_tokens: _Optional[int] = ..., excluded: _Optional[_Iterable[str]] = ..., weight: _Optional[float] = ..., revision: _Optional[str] = ..., background: _Optional[bool] = ...) -> None: ...
 
 class Withdrawal(_message.Message):
     __slots__ = ("request_id", "attempt")
@@ -125,7 +127,7 @@ class BlockRun(_message.Message):
     def __init__(self, parent: _Optional[int] = ..., digests: _Optional[bytes] = ...) -> None: ...
 
 class AcceptedRequest(_message.Message):
-    __slots__ = ("request_id", "attempt", "client", "prompt_tokens", "weight", "model", "cached_tokens")
+    __slots__ = ("request_id", "attempt", "client", "prompt_tokens", "weight", "model", "cached_tokens", "background")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
@@ -133,6 +135,7 @@ class AcceptedRequest(_message.Message):
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    BACKGROUND_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     attempt: int
     client: str
@@ -140,7 +143,8 @@ class AcceptedRequest(_message.Message):
     weight: float
     model: str
     cached_tokens: int
-    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., client: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., weight: _Optional[float] = ..., model: _Optional[str] = ..., cached_tokens: _Optional[int] = ...) -> None: ...
+    background: bool
+    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., client: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., weight: _Optional[float] = ..., model: _Optional[str] = ..., cached_tokens: _Optional[int] = ..., background: _Optional[bool] = ...) -> None: ...
 
 class ModelInfo(_message.Message):
     __slots__ = ("name", "max_model_tokens", "vocab_size", "block_tokens", "kv_tokens", "max_running", "policy", "max_prompt_tokens", "cost", "admission", "revision", "longest_token", "engine")
@@ -173,7 +177,7 @@ class ModelInfo(_message.Message):
     def __init__(self, name: _Optional[str] = ..., max_model_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., block_tokens: _Optional[int] = ..., kv_tokens: _Optional[int] = ..., max_running: _Optional[int] = ..., policy: _Optional[str] = ..., max_prompt_tokens: _Optional[int] = ..., cost: _Optional[str] = ..., admission: _Optional[str] = ..., revision: _Optional[str] = ..., longest_token: _Optional[int] = ..., engine: _Optional[str] = ...) -> None: ...
 
 class Load(_message.Message):
-    __slots__ = ("running", "waiting", "kv_tokens_used", "step_seconds", "draining", "queue_seconds", "services", "fairness_gap", "recomputed_tokens", "stalled_seconds", "prompt_tokens", "cached_tokens", "fairness_bound", "service_rate", "levels")
+    __slots__ = ("running", "waiting", "kv_tokens_used", "step_seconds", "draining", "queue_seconds", "services", "fairness_gap", "recomputed_tokens", "stalled_seconds", "prompt_tokens", "cached_tokens", "fairness_bound", "service_rate", "levels", "background_running", "background_waiting", "background_kv_tokens")
     RUNNING_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
     KV_TOKENS_USED_FIELD_NUMBER: _ClassVar[int]
@@ -189,6 +193,9 @@ class Load(_message.Message):
     FAIRNESS_BOUND_FIELD_NUMBER: _ClassVar[int]
     SERVICE_RATE_FIELD_NUMBER: _ClassVar[int]
     LEVELS_FIELD_NUMBER: _ClassVar[int]
+    BACKGROUND_RUNNING_FIELD_NUMBER: _ClassVar[int]
+    BACKGROUND_WAITING_FIELD_NUMBER: _ClassVar[int]
+    BACKGROUND_KV_TOKENS_FIELD_NUMBER: _ClassVar[int]
     running: int
     waiting: int
     kv_tokens_used: int
@@ -204,7 +211,10 @@ class Load(_message.Message):
     fairness_bound: float
     service_rate: float
     levels: _containers.RepeatedCompositeFieldContainer[LevelGap]
-    def __init__(self, running: _Optional[int] = ..., waiting: _Optional[int] = ..., kv_tokens_used: _Optional[int] = ..., step_seconds: _Optional[float] = ..., draining: _Optional[bool] = ..., queue_seconds: _Optional[float] = ..., services: _Optional[_Iterable[_Union[ClientService, _Mapping[str, _Any]]]] = ..., fairness_gap: _Optional[float] = ..., recomputed_tokens: _Optional[int] = ..., stalled_seconds: _Optional[float] = ..., prompt_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., fairness_bound: _Optional[float] = ..., service_rate: _Optional[float] = ..., levels: _Optional[_Iterable[_Union[LevelGap, _Mapping[str, _Any]]]] = ...) -> None: ...
+    background_running: int
+    background_waiting: int
+    background_kv_tokens: int
+    def __init__(self, running: _Optional[int] = ..., waiting: _Optional[int] = ..., kv_tokens_used: _Optional[int] = ..., step_seconds: _Optional[float] = ..., draining: _Optional[bool] = ..., queue_seconds: _Optional[float] = ..., services: _Optional[_Iterable[_Union[ClientService, _Mapping[str, _Any]]]] = ..., fairness_gap: _Optional[float] = ..., recomputed_tokens: _Optional[int] = ..., stalled_seconds: _Optional[float] = ..., prompt_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., fairness_bound: _Optional[float] = ..., service_rate: _Optional[float] = ..., levels: _Optional[_Iterable[_Union[LevelGap, _Mapping[str, _Any]]]] = ..., background_running: _Optional[int] = ..., background_waiting: _Optional[int] = ..., background_kv_tokens: _Optional[int] = ...) -> None: ...
 
 class LevelGap(_message.Message):
     __slots__ = ("level", "gap")

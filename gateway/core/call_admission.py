@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 from fairlead.errors import error_for
-from gateway.core.client_limits import OpenCallLimiter
+from gateway.core.client_limits import OpenCallLimiter, below
 from throttler.core.budget import BudgetDemand, TokenUse
 from throttler.core.decider import Arrival, Decider, Permit
 from throttler.core.interactions import FinishedInteraction
@@ -39,7 +39,7 @@ class CallAdmission(Generic[Call]):
         if isinstance(decision, Rejected):
             raise error_for(decision.outcome, decision.message, retry_after=decision.retry_after)
         self._permits[call] = decision
-        self._open_calls.open(arrival.caller.client, decision.protected)
+        self._open_calls.open(_counted_as(arrival), decision.protected)
         self._open[call] = None
         return decision
 
@@ -79,5 +79,11 @@ class CallAdmission(Generic[Call]):
         permit = self._permits.pop(call, None)
         if permit is not None and call in self._open:
             del self._open[call]
-            self._open_calls.close(permit.arrival.caller.client)
+            self._open_calls.close(_counted_as(permit.arrival))
         return permit
+
+
+def _counted_as(arrival: Arrival) -> str:
+    """Return the name under which an open call counts."""
+    client = arrival.caller.client
+    return below(client) if arrival.background else client

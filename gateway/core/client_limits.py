@@ -3,7 +3,8 @@
 Both give way to no flood by a dynamic threshold (Choudhury and Hahne 1998): a client may hold no more than is free, nor
 than its tenant may still take, and a tenant OF_FREE times what is free. k tenants that take all they can leave
 1 / (4 k + 1) of the whole free, however many users they name, and k users of a tenant leave 1 / (k + 1) of its part: no
-client is locked out by others.
+client is locked out by others. Background calls count as those of a tenant of their own, for which half of the whole is
+never free.
 """
 
 from collections import Counter
@@ -13,7 +14,14 @@ from serving.names import tenant_of
 
 RETRY_SECONDS = 1.0
 RESERVED = 1 / 8  # part of all open calls that only protected calls may take
+KEPT_FROM_BACKGROUND = 1 / 2  # part of a whole that background calls may not take
+BACKGROUND = "(background)"
 OF_FREE = 4  # a tenant may hold this many times as much as is free
+
+
+def below(client: str) -> str:
+    """Return the name under which the background calls of `client` count."""
+    return f"{BACKGROUND}/{client}"
 
 
 class DynamicThreshold:
@@ -38,7 +46,10 @@ class DynamicThreshold:
 
         The last amount of each client may exceed the threshold.
         """
-        tenant, free = tenant_of(client), self.whole - self.held - reserve
+        tenant = tenant_of(client)
+        if tenant == BACKGROUND:
+            reserve = round(KEPT_FROM_BACKGROUND * self.whole)
+        free = self.whole - self.held - reserve
         if self._of_client[client] >= min(free, OF_FREE * free - self._of_tenant[tenant]):
             return False
         self._of_client[client] += amount

@@ -59,6 +59,10 @@ class ParsedRequest(Protocol):
         """The user that the body names; empty if it names none."""
 
     @property
+    def named_tier(self) -> str:
+        """The service tier that the body names; empty if it names none."""
+
+    @property
     def stored_bytes(self) -> int:
         """The bytes of what is stored and is made into objects with the body."""
 

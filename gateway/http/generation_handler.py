@@ -12,6 +12,7 @@ import msgspec
 
 from fairlead.errors import Cancelled, ClientLimit, FairleadError, InvalidRequest
 from fairlead.v1 import inference_pb2
+from gateway import service_tiers
 from gateway.admission import Admission
 from gateway.call import Call, CallRequest, Receive, new_call, predicted_wait
 from gateway.core.call_commands import Accepted, Finished, Message
@@ -220,6 +221,7 @@ class GenerationHandler:
             prompt=generation.prompt,
             sampling=generation.sampling,
             app=headers.get(APP, ""),
+            service_tier=headers.get(service_tiers.HEADER, "") or asked.named_tier,
             streaming=inference_pb2.STREAMING_EACH_TOKEN if each_token else inference_pb2.STREAMING_COALESCED,
         )
         session = None
@@ -299,6 +301,8 @@ class GenerationHandler:
             headers += limit_headers(b"requests", self._admission.limit_status(caller))
             headers += limit_headers(b"tokens", self._admission.token_status(caller))
             headers += [(name.encode(), value.encode()) for name, value in predicted_wait(call)]
+            if call.background:
+                headers.append((service_tiers.HEADER.encode(), service_tiers.FLEX.encode()))
             headers += [(HEADER.encode(), warning.encode()) for warning in self._admission.budget_warnings(call)]
         return headers
 

@@ -135,6 +135,11 @@ class MessagesRequest(Conversation, kw_only=True):
         return named_by(self.metadata).user
 
     @property
+    def named_tier(self) -> str:
+        """See ParsedRequest. The tiers of Anthropic's API are `auto` and `standard_only`, which are interactive."""
+        return ""
+
+    @property
     def counts_tokens(self) -> bool:
         """See ParsedRequest."""
         return False

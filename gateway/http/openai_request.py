@@ -22,11 +22,17 @@ class OpenAIRequest(Sampling, kw_only=True):
     safety_identifier: str | None = None
     metadata: Any = None
     prompt_cache_key: Any = None
+    service_tier: Any = None
 
     @property
     def named_user(self) -> str:
         """See ParsedRequest."""
         return self._named.user
+
+    @property
+    def named_tier(self) -> str:
+        """See ParsedRequest."""
+        return self.service_tier if isinstance(self.service_tier, str) else ""
 
     @property
     def stored_bytes(self) -> int:

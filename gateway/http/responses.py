@@ -34,6 +34,7 @@ class ResponseToGenerate:
     ) -> None:
         self.model = request.model
         self.named_user = request.named_user
+        self.named_tier = request.named_tier
         self.is_streamed = request.is_streamed
         self.body_type = request.body_type
         self.counts_tokens = request.counts_tokens

@@ -40,10 +40,15 @@ MOST_UNDONE = 10_000  # that are remembered; a worker's report is later by milli
 
 
 class Dispatcher:
-    """Place requests and follow them to their ends. Repeated events and events of unknown requests change nothing."""
+    """Place requests and follow them to their ends. Repeated events and events of unknown requests change nothing.
 
-    def __init__(self, policy: RoutePolicy, index: BlockIndex, fleet: Fleet) -> None:
+    Interactive requests are placed by `policy`, as if there were no others. Background requests are placed by `below`,
+    which keeps accounts of them alone, beside the queues of all; without it they are placed like the others.
+    """
+
+    def __init__(self, policy: RoutePolicy, index: BlockIndex, fleet: Fleet, below: RoutePolicy | None = None) -> None:
         self.policy = policy
+        self._below = below or policy
         self.placed_by_others = 0  # requests that another process placed, which a worker reported
         self._undone: dict[AttemptKey, None] = {}  # recent ones that were withdrawn, or lost with their worker
         self._index = index
@@ -64,8 +69,9 @@ class Dispatcher:
             return None
         matches = self._index.matches(request.digests, candidates)
         block_tokens = self._fleet.at(matches[-1][0].bit_length() - 1).identity.block_tokens
-        choice = Candidates(matches, block_tokens, self._fleet.waiting, self._fleet.queues)
-        member = self._fleet.at(self.policy.select(request, choice))
+        queues = self._fleet.all_queues if request.background else self._fleet.queues
+        choice = Candidates(matches, block_tokens, self._fleet.waiting, queues)
+        member = self._fleet.at(self._policy_of(request).select(request, choice))
         matched_tokens = choice.tokens_at(member.slot)
         # A worker of another model revision caches these tokens under other digests.
         is_same = member.identity.revisions[request.model] == request.revision
@@ -115,12 +121,12 @@ class Dispatcher:
         if not started:
             self._undo(assignment)
             return
-        self._fleet.booked(member, -1)
+        self._count(assignment.request, member, -1)
         if assignment.expected:
             # The first output token exists only after the whole prompt is computed.
             settle = self._index.confirm if output_tokens else self._index.withdraw
             settle(member.slot, assignment.request.digests)
-        self.policy.ended(assignment.request, member.slot, assignment.booked, output_tokens)
+        self._policy_of(assignment.request).ended(assignment.request, member.slot, assignment.booked, output_tokens)
 
     def attached(self, identity: WorkerIdentity, cached: Sequence[BlockRun], now: float) -> Member:
         """Add a worker with a snapshot of its cached blocks; an earlier member of the same name is lost."""
@@ -151,6 +157,8 @@ class Dispatcher:
             self._remember(key)
         self._index.forget(member.slot)
         self.policy.forget(member.slot)
+        if self._below is not self.policy:
+            self._below.forget(member.slot)
         self._fleet.remove(member)
 
     def expired(self, now: float) -> list[Member]:
@@ -175,7 +183,7 @@ class Dispatcher:
 
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when the state is impossible."""
-        for part in (self.policy, self._index, self._fleet):
+        for part in (self.policy, self._below, self._index, self._fleet):
             part.check_invariants()
         outstanding: dict[str, int] = {}
         for member in [assignment.member for assignment in self._assignments.values()]:
@@ -189,6 +197,12 @@ class Dispatcher:
             assert keys, f"source {source} is kept without bookings"
             strangers = [key for key in keys if self._assignments[key].source != source]
             assert not strangers, f"source {source}: {strangers}"
+
+    def _policy_of(self, request: RouteRequest) -> RoutePolicy:
+        return self._below if request.background else self.policy
+
+    def _count(self, request: RouteRequest, member: Member, requests: int) -> None:
+        (self._fleet.booked_below if request.background else self._fleet.booked)(member, requests)
 
     def _remember(self, key: AttemptKey) -> None:
         self._undone[key] = None
@@ -205,8 +219,8 @@ class Dispatcher:
         expected: bool,
         source: int | None,
     ) -> Assignment:
-        booked = self.policy.placed(request, member.slot, candidates, matched_tokens)
-        self._fleet.booked(member, 1)
+        booked = self._policy_of(request).placed(request, member.slot, candidates, matched_tokens)
+        self._count(request, member, 1)
         assignment = self._assignments[key] = Assignment(request, member, matched_tokens, booked, expected, source)
         return assignment
 
@@ -225,7 +239,7 @@ class Dispatcher:
 
     def _undo(self, assignment: Assignment) -> None:
         member = assignment.member
-        self._fleet.booked(member, -1)
-        self.policy.refunded(assignment.request, member.slot, assignment.booked)
+        self._count(assignment.request, member, -1)
+        self._policy_of(assignment.request).refunded(assignment.request, member.slot, assignment.booked)
         if assignment.expected:
             self._index.withdraw(member.slot, assignment.request.digests)

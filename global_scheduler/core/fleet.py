@@ -43,7 +43,8 @@ class WorkerLoad:
 class Member:
     """One worker while it is attached. `slot` is its bit in bitmasks; `outstanding` is the paper's `s_w`.
 
-    `foreign_requests` are those of callers that this scheduler does not know.
+    `foreign_requests` are those of callers that this scheduler does not know, `background` those of the outstanding
+    ones that take only what no interactive request wants.
     """
 
     slot: int
@@ -51,6 +52,7 @@ class Member:
     reported_at: float
     load: WorkerLoad = field(default_factory=WorkerLoad)
     outstanding: int = 0
+    background: int = 0
     foreign_requests: int = 0
 
 
@@ -64,7 +66,8 @@ class Fleet:
     def __init__(self, stall_timeout: float, step_timeout: float = STEP_TIMEOUT) -> None:
         self._stall_timeout = stall_timeout
         self._step_timeout = step_timeout
-        self.queues = OutstandingTable()
+        self.queues = OutstandingTable()  # without background requests, which no interactive one waits for
+        self.all_queues = OutstandingTable()
         self._members: dict[str, Member] = {}
         self._by_slot: dict[int, Member] = {}
         self._pools: dict[str, int] = {}  # bitmask of members by model name
@@ -79,7 +82,8 @@ class Fleet:
         member = self._members[identity.worker] = self._by_slot[slot] = Member(slot, identity, now)
         for model in identity.revisions:
             self._pools[model] = self._pools.get(model, 0) | 1 << slot
-        self.queues.join(slot, identity.max_running)
+        for table in (self.queues, self.all_queues):
+            table.join(slot, identity.max_running)
         self.reported(member, member.load, now)
         return member
 
@@ -94,7 +98,8 @@ class Fleet:
         self._fresh.pop(member, None)
         self._available &= ~bit
         self.waiting &= ~bit
-        self.queues.leave(member.slot)
+        for table in (self.queues, self.all_queues):
+            table.leave(member.slot)
 
     def reported(self, member: Member, load: WorkerLoad, now: float) -> None:
         """Record the worker's load; a report of a removed member changes nothing."""
@@ -114,13 +119,21 @@ class Fleet:
         return member.load.stalled_seconds > self._step_timeout
 
     def booked(self, member: Member, requests: int) -> None:
-        """Add `requests`, which may be negative, to the member's outstanding requests `s_w`."""
+        """Add interactive `requests`, which may be negative, to the member's outstanding requests `s_w`."""
         member.outstanding += requests
         self.queues.add(member.slot, requests)
+        self.all_queues.add(member.slot, requests)
+
+    def booked_below(self, member: Member, requests: int) -> None:
+        """Add background `requests`, which may be negative, to the member's outstanding requests."""
+        member.outstanding += requests
+        member.background += requests
+        self.all_queues.add(member.slot, requests)
 
     def set_foreign_requests(self, member: Member, requests: int) -> None:
         """Count `requests` of unknown callers in the member's queue, in place of those so far."""
-        self.queues.add(member.slot, requests - member.foreign_requests)
+        for table in (self.queues, self.all_queues):
+            table.add(member.slot, requests - member.foreign_requests)
         member.foreign_requests = requests
 
     def find(self, worker: str) -> Member | None:
@@ -168,13 +181,16 @@ class Fleet:
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when the state is impossible."""
         self.queues.check_invariants()
+        self.all_queues.check_invariants()
         assert len(self._by_slot) == len(self._members), "a slot is given twice"
         pools: dict[str, int] = {}
         for name, member in self._members.items():
             assert member.identity.worker == name, f"{member.identity.worker} is kept as {name}"
             assert self._by_slot[member.slot] is member, f"{name} is not in slot {member.slot}"
-            length, requests = self.queues.length(member.slot), member.outstanding + member.foreign_requests
+            length, requests = self.all_queues.length(member.slot), member.outstanding + member.foreign_requests
             assert requests == length, f"{name}: {requests} requests, a queue of {length}"
+            length, requests = self.queues.length(member.slot), requests - member.background
+            assert requests == length, f"{name}: {requests} interactive requests, a queue of {length}"
             for model in member.identity.revisions:
                 pools[model] = pools.get(model, 0) | 1 << member.slot
             available = self._is_available(member)

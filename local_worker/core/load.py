@@ -1,7 +1,9 @@
 """The load of a worker and the accounts of its clients, in cost units, as schedulers and metrics receive them."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from local_worker.core.accounts.account import Account
 from local_worker.core.block_cache import BlockCache
 from local_worker.core.queue import RequestQueue
 from serving.cost import MICRO
@@ -39,12 +41,17 @@ class EngineLoad(NamedTuple):
     prompt_tokens: int = 0
     cached_tokens: int = 0
     levels: tuple[LevelGapReport, ...] = ()
+    background_running: int = 0
+    background_waiting: int = 0
+    background_kv_tokens: int = 0
 
 
 def load_of(queue: RequestQueue[BlockCache], step_seconds: float) -> EngineLoad:
     """Return the present load, with `step_seconds` as the time of a step."""
     ledger = queue.ledger
     gaps = ledger.worst_gaps
+    lower = [request for request in queue.running if request.background]
+    lower_pages = sum(len(request.pages) - request.shared for request in lower)
     return EngineLoad(
         running=len(queue.running),
         waiting=len(queue.waiting),
@@ -57,19 +64,24 @@ def load_of(queue: RequestQueue[BlockCache], step_seconds: float) -> EngineLoad:
         prompt_tokens=ledger.prompt_tokens,
         cached_tokens=ledger.cached_tokens,
         levels=tuple([LevelGapReport(level, gap / MICRO) for level, gap in gaps]),
+        background_running=len(lower),
+        background_waiting=queue.waiting.background,
+        background_kv_tokens=lower_pages * queue.cache.block_tokens,
     )
 
 
 def take_changed_accounts(queue: RequestQueue[BlockCache]) -> list[ClientAccountReport]:
-    """Return the accounts that changed since the last call."""
-    return [
-        ClientAccountReport(
-            account.name,
-            account.service / MICRO,
-            account.weighted / MICRO,
-            queue.policy.balance(account.name) / MICRO,
-            account.waiting,
-            account.running,
-        )
-        for account in queue.ledger.take_changed()
-    ]
+    """Return the accounts that changed since the last call, each with the requests of both classes."""
+    names = dict.fromkeys(account.name for account in queue.ledger.take_changed())
+    return [_report(name, queue.accounts.of_client(name), queue.policy.balance(name)) for name in names]
+
+
+def _report(client: str, accounts: Sequence[Account], balance: int) -> ClientAccountReport:
+    return ClientAccountReport(
+        client,
+        sum(account.service for account in accounts) / MICRO,
+        sum(account.weighted for account in accounts) / MICRO,
+        balance / MICRO,
+        sum(account.waiting for account in accounts),
+        sum(account.running for account in accounts),
+    )

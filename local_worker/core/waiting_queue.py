@@ -39,6 +39,11 @@ class WaitingQueue:
         """Iterate over the waiting requests, interactive ones first, and of each class the longest waiting first."""
         return chain(self._since, self._background)
 
+    @property
+    def background(self) -> int:
+        """The number of waiting requests of the background class."""
+        return len(self._background)
+
     def _of(self, request: Request) -> dict[Request, float]:
         """Return the waiting requests of the class of `request`."""
         return self._background if request.background else self._since

@@ -142,13 +142,25 @@ class Budgets:
         return None
 
     def reserve(
-        self, caller: Caller, use: TokenUse, protected: bool, now: float, interaction: InteractionKey | None = None
+        self,
+        caller: Caller,
+        use: TokenUse,
+        protected: bool,
+        now: float,
+        interaction: InteractionKey | None = None,
+        *,
+        uses_rates: bool = True,
     ) -> Reservation:
-        """Book what an admitted call is expected to use; what is beyond a rate does not count towards the next one."""
+        """Book what an admitted call is expected to use; what is beyond a rate does not count towards the next one.
+
+        A call that does not use rates counts towards the other budgets only.
+        """
         if not self._are_set:
             return UNRESERVED._replace(is_protected=protected)
         bookings, is_protected = [], protected
         for group in self._groups(caller, interaction):
+            if group.is_rate and not uses_rates:
+                continue
             amount = use[group.measure]
             booked: list[BudgetAccount] = []
             if protected:

@@ -14,7 +14,7 @@ from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import FinishedInteraction, Interactions
 from throttler.core.profiles import Expectation, Profiles
 from throttler.core.quota import QuotaAccount, QuotaDemand
-from throttler.core.throttle import Caller, LimitStatus, Rejected, ThrottleRule, tightest
+from throttler.core.throttle import Admitted, Caller, Decision, LimitStatus, Rejected, ThrottleRule, tightest
 
 
 class Arrival(NamedTuple):
@@ -31,6 +31,7 @@ class Arrival(NamedTuple):
     max_tokens: int = 0
     stage: int = 0  # of a call that names no interaction, for its app's expectation
     model: str = ""  # for its price
+    background: bool = False  # it takes only what no interactive call wants, and uses up no rate of theirs
 
 
 class Permit(NamedTuple):
@@ -92,12 +93,15 @@ class Decider:
         use = self._expected_use(arrival, key, now)
         if refusal := self._refusal_by_budgets(arrival, key, use, continues, now):
             return refusal
-        decision = self._throttle.admit(caller, continues, arrival.overloaded, now)
+        is_free = arrival.background and not self._throttle.enforces(overloaded=False)
+        decision: Decision = Admitted(False)
+        if not is_free:
+            decision = self._throttle.admit(caller, continues, arrival.overloaded, now)
         if isinstance(decision, QuotaAccount):
             return QuotaDemand(decision)
         if isinstance(decision, Rejected):
             return decision
-        reservation = self.budgets.reserve(caller, use, decision.protected, now, key)
+        reservation = self.budgets.reserve(caller, use, decision.protected, now, key, uses_rates=not is_free)
         protected = decision.protected and reservation.is_protected
         stage, token = 0, b""
         if key is not None:
@@ -212,7 +216,7 @@ class Decider:
             continues,
             now,
             interaction=key,
-            overloaded=throttle.enforces(arrival.overloaded),
+            overloaded=throttle.enforces(arrival.overloaded and not arrival.background),
             protects_from_rates=throttle.protects,
         )
         if isinstance(refusal, Rejected):

@@ -25,6 +25,7 @@ class RouteRequest:
     weight: int
     excluded: Collection[str] = ()
     revision: str = ""  # of the model: what its digests are of
+    background: bool = False  # it takes only what no interactive request wants
 
 
 @dataclass(frozen=True, slots=True)

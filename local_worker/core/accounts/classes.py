@@ -32,6 +32,10 @@ class ClassedAccounts:
         """Return the account of a client's interactive requests; None if it has none."""
         return self.interactive.client(name)
 
+    def of_client(self, name: str) -> list[Account]:
+        """See AccountTree."""
+        return [*self.interactive.of_client(name), *self.background.of_client(name)]
+
     def waiting(self, client: str) -> int:
         """Return the number of a client's waiting interactive requests."""
         return self.interactive.waiting(client)

@@ -59,6 +59,11 @@ class AccountTree:
         """Return the account of a client; None if it has none."""
         return self._clients.members.get(name)
 
+    def of_client(self, name: str) -> list[Account]:
+        """Return the accounts of a client, one for each class in which it has one."""
+        account = self.client(name)
+        return [] if account is None else [account]
+
     def waiting(self, client: str) -> int:
         """Return the number of a client's waiting requests."""
         account = self.client(client)

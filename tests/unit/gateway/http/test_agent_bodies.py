@@ -135,7 +135,7 @@ IN_CODEX = (
     "reasoning.effort, text.verbosity, truncation, tools[2].tools[1], tools[3], tools[4], tools[5], tools[6], "
     "input[3], input[9], input[10], input[11], client_metadata"
 )
-IN_CHATS = "reasoning_effort, verbosity, web_search_options, tools[0], store, prediction, service_tier, ?"
+IN_CHATS = "reasoning_effort, verbosity, web_search_options, tools[0], store, prediction, ?"
 
 
 def ignored(answer: Answer) -> str:
