@@ -66,6 +66,10 @@ class WorkerMetrics:
         self._tokens = meter.create_counter(
             "fairlead.worker.tokens", description="Prompt tokens of admitted requests: computed, cached, recomputed"
         )
+        self._yields = meter.create_counter(
+            "fairlead.worker.yields",
+            description="Requests that were preempted, output tokens that were paused, steps without a due preemption",
+        )
 
     def delivered(self, services: Sequence[ClientAccountReport]) -> None:
         """Record the balances in the account reports of one turn of the engine loop."""
@@ -106,12 +110,14 @@ class WorkerMetrics:
                 self._limit.set(limit / MICRO, {**labels, "edge": edge})
 
     def _count(self, load: scheduler_pb2.Load) -> None:
-        """Add the increments of the load's token totals to the counters."""
-        totals = Counter(
+        """Add the increments of the load's totals to the counters."""
+        tokens = Counter(
             computed=load.prompt_tokens - load.cached_tokens,
             cached=load.cached_tokens,
             recomputed=load.recomputed_tokens,
         )
-        for kind, total in totals.items():
-            self._tokens.add(total - self._counted[kind], {**self._label, "kind": kind})
-        self._counted = totals
+        yields = Counter(preempted=load.preemptions, paused=load.paused_decodes, deferred=load.deferred_preemptions)
+        for counter, totals in ((self._tokens, tokens), (self._yields, yields)):
+            for kind, total in totals.items():
+                counter.add(total - self._counted[kind], {**self._label, "kind": kind})
+        self._counted = tokens + yields

@@ -177,7 +177,7 @@ class ModelInfo(_message.Message):
     def __init__(self, name: _Optional[str] = ..., max_model_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., block_tokens: _Optional[int] = ..., kv_tokens: _Optional[int] = ..., max_running: _Optional[int] = ..., policy: _Optional[str] = ..., max_prompt_tokens: _Optional[int] = ..., cost: _Optional[str] = ..., admission: _Optional[str] = ..., revision: _Optional[str] = ..., longest_token: _Optional[int] = ..., engine: _Optional[str] = ...) -> None: ...
 
 class Load(_message.Message):
-    __slots__ = ("running", "waiting", "kv_tokens_used", "step_seconds", "draining", "queue_seconds", "services", "fairness_gap", "recomputed_tokens", "stalled_seconds", "prompt_tokens", "cached_tokens", "fairness_bound", "service_rate", "levels", "background_running", "background_waiting", "background_kv_tokens")
+    __slots__ = ("running", "waiting", "kv_tokens_used", "step_seconds", "draining", "queue_seconds", "services", "fairness_gap", "recomputed_tokens", "stalled_seconds", "prompt_tokens", "cached_tokens", "fairness_bound", "service_rate", "levels", "background_running", "background_waiting", "background_kv_tokens", "preemptions", "paused_decodes", "deferred_preemptions")
     RUNNING_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
     KV_TOKENS_USED_FIELD_NUMBER: _ClassVar[int]
@@ -196,6 +196,9 @@ class Load(_message.Message):
     BACKGROUND_RUNNING_FIELD_NUMBER: _ClassVar[int]
     BACKGROUND_WAITING_FIELD_NUMBER: _ClassVar[int]
     BACKGROUND_KV_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    PREEMPTIONS_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_DECODES_FIELD_NUMBER: _ClassVar[int]
+    DEFERRED_PREEMPTIONS_FIELD_NUMBER: _ClassVar[int]
     running: int
     waiting: int
     kv_tokens_used: int
@@ -214,7 +217,10 @@ class Load(_message.Message):
     background_running: int
     background_waiting: int
     background_kv_tokens: int
-    def __init__(self, running: _Optional[int] = ..., waiting: _Optional[int] = ..., kv_tokens_used: _Optional[int] = ..., step_seconds: _Optional[float] = ..., draining: _Optional[bool] = ..., queue_seconds: _Optional[float] = ..., services: _Optional[_Iterable[_Union[ClientService, _Mapping[str, _Any]]]] = ..., fairness_gap: _Optional[float] = ..., recomputed_tokens: _Optional[int] = ..., stalled_seconds: _Optional[float] = ..., prompt_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., fairness_bound: _Optional[float] = ..., service_rate: _Optional[float] = ..., levels: _Optional[_Iterable[_Union[LevelGap, _Mapping[str, _Any]]]] = ..., background_running: _Optional[int] = ..., background_waiting: _Optional[int] = ..., background_kv_tokens: _Optional[int] = ...) -> None: ...
+    preemptions: int
+    paused_decodes: int
+    deferred_preemptions: int
+    def __init__(self, running: _Optional[int] = ..., waiting: _Optional[int] = ..., kv_tokens_used: _Optional[int] = ..., step_seconds: _Optional[float] = ..., draining: _Optional[bool] = ..., queue_seconds: _Optional[float] = ..., services: _Optional[_Iterable[_Union[ClientService, _Mapping[str, _Any]]]] = ..., fairness_gap: _Optional[float] = ..., recomputed_tokens: _Optional[int] = ..., stalled_seconds: _Optional[float] = ..., prompt_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., fairness_bound: _Optional[float] = ..., service_rate: _Optional[float] = ..., levels: _Optional[_Iterable[_Union[LevelGap, _Mapping[str, _Any]]]] = ..., background_running: _Optional[int] = ..., background_waiting: _Optional[int] = ..., background_kv_tokens: _Optional[int] = ..., preemptions: _Optional[int] = ..., paused_decodes: _Optional[int] = ..., deferred_preemptions: _Optional[int] = ...) -> None: ...
 
 class LevelGap(_message.Message):
     __slots__ = ("level", "gap")

@@ -44,6 +44,9 @@ class EngineLoad(NamedTuple):
     background_running: int = 0
     background_waiting: int = 0
     background_kv_tokens: int = 0
+    preemptions: int = 0
+    paused_decodes: int = 0
+    deferred_preemptions: int = 0
 
 
 def load_of(queue: RequestQueue[BlockCache], step_seconds: float) -> EngineLoad:
@@ -67,6 +70,9 @@ def load_of(queue: RequestQueue[BlockCache], step_seconds: float) -> EngineLoad:
         background_running=len(lower),
         background_waiting=queue.waiting.background,
         background_kv_tokens=lower_pages * queue.cache.block_tokens,
+        preemptions=ledger.preemptions,
+        paused_decodes=ledger.paused_decodes,
+        deferred_preemptions=ledger.deferred_preemptions,
     )
 
 

@@ -206,6 +206,7 @@ class Preemption:
         if repeated <= MOST_REPEATED * self.served + cache.pages * cache.block_tokens:
             return True
         self._policy.preemption_deferred()
+        self._queue.ledger.deferred_preemptions += not self.is_deferred
         self.is_deferred = True
         return False
 

@@ -48,7 +48,7 @@ class Turns:
         self._most_running = queue.limits.max_running
         self._step = Step(0.0)
         self._others = 0  # number of requests of other classes in the step
-        self._late: list[Request] = []  # those that generate, and of which an account is at least P in debt
+        self._late: list[Request] = []  # those that generate, and get what others leave of the step
         self._sliced: set[Request] = set()  # requests of the step that compute a part of their prompt
         self._blocked: dict[Request, int] = {}  # with credit, but without room -> number of steps in which it was so
 
@@ -110,6 +110,10 @@ class Turns:
             self._decode_late(self._late)
             self._extend_in_debt(self._without_limit)
             self._preemption.served += sum(self._step.parts.values()) - before
+        self._queue.ledger.paused_decodes += sum(map(self._is_paused, self._late))
+
+    def _is_paused(self, request: Request) -> bool:
+        return request in self._queue.running and request not in self._step.parts
 
     @property
     def blocked(self) -> int:
@@ -266,7 +270,9 @@ class Turns:
 
     def _take_back(self, request: Request) -> None:
         """Take back the decode token of `request` in the step, if it has one."""
-        self._step.left += self._step.parts.pop(request, 0)
+        if (tokens := self._step.parts.pop(request, 0)) > 0:
+            self._step.left += tokens
+            self._late.append(request)
 
     def _extend_in_debt(self, most: Callable[[Request], int]) -> None:
         """Give what is left of the step to open requests, the least debt first, each as many tokens as `most` says."""

@@ -26,6 +26,9 @@ class ServiceLedger:
         self.weighted = 0  # service over weight given to all clients, micro-units
         self.prompt_tokens = 0  # number of prompt tokens of all admitted requests
         self.cached_tokens = 0  # number of these tokens that were cached
+        self.preemptions = 0  # number of times that a running request gave up its place and pages
+        self.paused_decodes = 0  # number of output tokens that were put off, because an account was far ahead
+        self.deferred_preemptions = 0  # number of steps in which the guard forbade that somebody gives way
         self._charging = Charging(cost)
         self._levels = accounts.levels.levels
         self._gaps = [SiblingGap() for _ in self._levels]
@@ -78,6 +81,7 @@ class ServiceLedger:
 
     def preempted(self, request: Request) -> None:
         """Record that `request` has left the running batch for the queue."""
+        self.preemptions += 1
         self._change(request)
 
     def generated(self, request: Request, tokens: int) -> None:

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lab.rehearsal.wait_auditor import WaitAuditor
-from local_worker.core import preemption
+from local_worker.core import preemption, slicing
 from local_worker.core.accounts.account import Account, Path
 from local_worker.core.accounts.levels import FairnessLevels
 from local_worker.core.batch import StepResult
@@ -65,6 +65,7 @@ class World:
     answers: dict[Request, list[int]] = field(default_factory=dict)
     arrivals: int = 0
     worst: int = 0
+    paused: int = 0  # number of tokens that could have been generated and were not
 
     def __post_init__(self) -> None:
         dice = self.dice = Random(self.seed)
@@ -159,6 +160,9 @@ class World:
         """Plan and commit as an engine's loop does; return whether anything is left to do."""
         batcher, limits = self.batcher, self.batcher.queue.limits
         plan = batcher.plan(0.0)
+        going = {request for request, _ in plan.parts} if plan is not None else set()
+        generating = [each for each in batcher.queue.running if each not in self.policy.open and slicing.behind(each)]
+        self.paused += sum(request not in going for request in generating)
         if plan is not None:
             assert sum(piece.stop - piece.start for _, piece in plan.parts) <= limits.token_budget
             for request, piece in plan.parts:
@@ -265,6 +269,10 @@ def run(world: World, steps: int) -> None:
     for request, answer in world.answers.items():
         stops = range(request.prompt_tokens, request.prompt_tokens + len(answer))
         assert answer == [*stops], "a stream without gap and repeat"
+    queue = world.batcher.queue
+    assert queue.ledger.preemptions == sum(request.preemptions for request in world.answers)
+    if queue.limits.admission is AdmissionMode.RESERVE and isinstance(queue.policy, SlicedDlpm):
+        assert queue.ledger.paused_decodes == world.paused
 
 
 @pytest.fixture
@@ -304,5 +312,8 @@ def test_all_is_served_and_the_wider_bound_holds_where_the_guard_forbids_preempt
     seed: int, made: type[World]
 ) -> None:
     world = made(seed)
+    stated = world.policy.bound_micro
     run(world, 120)
     finish(world)
+    if min(weight for pair in world.weights.values() for weight in pair) == WEIGHT_ONE:
+        assert (world.policy.bound_micro != stated) == (world.batcher.queue.ledger.deferred_preemptions > 0)
