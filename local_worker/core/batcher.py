@@ -85,7 +85,7 @@ class Batcher:
             return None
         lengths = self._lengths(found, self._decode_run)
         requests, tokens = zip(*found, strict=True)
-        slices = tuple(map(self._slice, requests, tokens))
+        slices = tuple(map(slice_of, requests, tokens, map(self._in_flight.source, requests)))
         again = self._late.take_back(requests)
         entered = tuple(
             [Entry(request.arrival, tuple(request.tokens), request.client) for request in (*admitted, *again)]
@@ -161,9 +161,6 @@ class Batcher:
             tokens=self._limits.token_budget - sum(map(behind, self._running)),
             places=self._limits.max_running - len(self._running),
         )
-
-    def _slice(self, request: Request, tokens: int) -> Slice:
-        return slice_of(request, tokens, self._in_flight.source(request))
 
     def _lengths(self, shares: Sequence[tuple[Request, int]], steps: int) -> tuple[int, ...]:
         """Give the requests of `shares` pages for a run of at most `steps` decoding steps; return its lengths.

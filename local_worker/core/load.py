@@ -1,9 +1,7 @@
 """The load of a worker and the accounts of its clients, in cost units, as schedulers and metrics receive them."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from local_worker.core.accounts.account import Account
 from local_worker.core.block_cache import BlockCache
 from local_worker.core.queue import RequestQueue
 from serving.cost import MICRO
@@ -52,7 +50,7 @@ class EngineLoad(NamedTuple):
 def load_of(queue: RequestQueue[BlockCache], step_seconds: float) -> EngineLoad:
     """Return the present load, with `step_seconds` as the time of a step."""
     ledger = queue.ledger
-    gaps = ledger.worst_gaps
+    levels = tuple([LevelGapReport(level, gap.worst / MICRO) for level, gap in ledger.gaps.items()])
     lower = [request for request in queue.running if request.background]
     lower_pages = sum(len(request.pages) - request.shared for request in lower)
     return EngineLoad(
@@ -60,13 +58,13 @@ def load_of(queue: RequestQueue[BlockCache], step_seconds: float) -> EngineLoad:
         waiting=len(queue.waiting),
         kv_tokens_used=queue.cache.tokens_used,
         step_seconds=step_seconds,
-        fairness_gap=max([gap for _, gap in gaps]) / MICRO,
+        fairness_gap=ledger.worst_gap / MICRO,
         fairness_bound=(queue.policy.bound_micro or 0) / MICRO,
-        service_rate=queue.service_rate / MICRO,
+        service_rate=queue.rate.micro_per_second / MICRO,
         recomputed_tokens=ledger.recomputed_tokens,
         prompt_tokens=ledger.prompt_tokens,
         cached_tokens=ledger.cached_tokens,
-        levels=tuple([LevelGapReport(level, gap / MICRO) for level, gap in gaps]),
+        levels=levels,
         background_running=len(lower),
         background_waiting=queue.waiting.background,
         background_kv_tokens=lower_pages * queue.cache.block_tokens,
@@ -78,16 +76,17 @@ def load_of(queue: RequestQueue[BlockCache], step_seconds: float) -> EngineLoad:
 
 def take_changed_accounts(queue: RequestQueue[BlockCache]) -> list[ClientAccountReport]:
     """Return the accounts that changed since the last call, each with the requests of both classes."""
-    names = dict.fromkeys(account.name for account in queue.ledger.take_changed())
-    return [_report(name, queue.accounts.of_client(name), queue.policy.balance(name)) for name in names]
-
-
-def _report(client: str, accounts: Sequence[Account], balance: int) -> ClientAccountReport:
-    return ClientAccountReport(
-        client,
-        sum(account.service for account in accounts) / MICRO,
-        sum(account.weighted for account in accounts) / MICRO,
-        balance / MICRO,
-        sum(account.waiting for account in accounts),
-        sum(account.running for account in accounts),
-    )
+    reports: dict[str, ClientAccountReport] = {}
+    for changed in queue.ledger.take_changed():
+        name = changed.name
+        if name in reports:
+            continue
+        service = weighted = waiting = running = 0
+        for account in queue.accounts.of_client(name):
+            service += account.service
+            weighted += account.weighted
+            waiting += account.waiting
+            running += account.running
+        balance = queue.policy.balance(name)
+        reports[name] = ClientAccountReport(name, service / MICRO, weighted / MICRO, balance / MICRO, waiting, running)
+    return list(reports.values())

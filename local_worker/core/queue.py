@@ -53,7 +53,7 @@ class RequestQueue(Generic[Cache]):
         self.waiting = WaitingQueue(limits, self.accounts)
         self.running: dict[Request, None] = {}  # in order of admission
         self._deadlines = Deadlines()
-        self._rate = ServiceRate()
+        self.rate = ServiceRate()
         self._left: list[Request] = []  # requests that have left the running batch since `take_left`
         self._tokens_left = 0  # number of tokens that requests entering now can still compute
         self._places_left = 0
@@ -65,11 +65,6 @@ class RequestQueue(Generic[Cache]):
     def fairness_gap(self) -> int:
         """The largest observed service gap in micro-units, to compare with the policy's `bound_micro`; see LiveGap."""
         return self.ledger.worst_gap
-
-    @property
-    def service_rate(self) -> float:
-        """The rate of service over weight in micro-units per second; see ServiceRate."""
-        return self._rate.micro_per_second
 
     def submit(self, request: Request, now: float) -> Request | None:
         """Queue `request`; raise TooLong, ClientLimit or QueueFull, and change nothing, if it cannot be queued. Return
@@ -197,7 +192,7 @@ class RequestQueue(Generic[Cache]):
     def observe(self, now: float) -> None:
         """Measure the gap and the rate; to be called once after each `select`."""
         self.ledger.observe()
-        self._rate.observe(self.ledger.weighted, bool(self.waiting), now)
+        self.rate.observe(self.ledger.weighted, bool(self.waiting), now)
 
     def charge(self, request: Request, tokens: int) -> None:
         """Charge for the last `tokens` tokens that were generated for a running `request`."""
@@ -261,7 +256,7 @@ class RequestQueue(Generic[Cache]):
         assert self.policy.waiting == self.choosable, f"policy {self.policy.waiting}, queue {self.choosable}"
         self.waiting.check_invariants()
         self._deadlines.check_invariants()
-        self._rate.check_invariants()
+        self.rate.check_invariants()
         self.accounts.check_invariants(self.waiting, self.running)
         self.cache.check_invariants(list(self.running))
         self.policy.check_invariants()

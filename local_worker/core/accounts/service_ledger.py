@@ -6,7 +6,6 @@ from local_worker.core.accounts.account import Account
 from local_worker.core.accounts.charging import Charging
 from local_worker.core.accounts.classes import ClassedAccounts
 from local_worker.core.accounts.gap import SiblingGap, hungry_service
-from local_worker.core.accounts.levels import FairnessLevel
 from local_worker.core.accounts.tree import AccountTree
 from local_worker.core.request import Request
 from serving.cost import Cost, charge
@@ -30,24 +29,18 @@ class ServiceLedger:
         self.paused_decodes = 0  # number of output tokens that were put off, because an account was far ahead
         self.deferred_preemptions = 0  # number of steps in which the guard forbade that somebody gives way
         self._charging = Charging(cost)
-        self._levels = accounts.levels.levels
-        self._gaps = [SiblingGap() for _ in self._levels]
+        self.gaps = {level: SiblingGap() for level in accounts.levels.levels}  # the highest level first
         self._changed: dict[Account, None] = {}  # accounts of clients
 
     @property
     def worst_gap(self) -> int:
         """The largest gap that was observed between two siblings of any level, in micro-units; see LiveGap."""
-        return max(gap.worst for gap in self._gaps)
-
-    @property
-    def worst_gaps(self) -> list[tuple[FairnessLevel, int]]:
-        """The largest gap that was observed between two siblings of each level, in micro-units, the highest first."""
-        return [(level, gap.worst) for level, gap in zip(self._levels, self._gaps, strict=True)]
+        return max([gap.worst for gap in self.gaps.values()])
 
     def arrived(self, request: Request) -> None:
         """Record that `request` has joined the queue."""
         if not request.background:
-            for account, gap in zip(reversed(request.account.lineage), self._gaps, strict=True):
+            for account, gap in zip(reversed(request.account.lineage), self.gaps.values(), strict=True):
                 gap.watch(account)
         self._change(request)
 
@@ -107,7 +100,7 @@ class ServiceLedger:
 
     def observe(self) -> None:
         """Measure the gaps; to be called once per step."""
-        for gap in self._gaps:
+        for gap in self.gaps.values():
             gap.observe(hungry_service)
 
     def _serve(self, request: Request, micro: int, due: int) -> None:

@@ -72,11 +72,11 @@ def test_service_while_nobody_waits_gives_no_rate_of_a_full_worker() -> None:
         batcher.queue.submit(make_request([number] * 4, arrival=number), now)
         serve()
         now += 100.0
-    assert batcher.queue.service_rate == 0.0
+    assert batcher.queue.rate.micro_per_second == 0.0
     for number in range(3, 13):
         batcher.queue.submit(make_request([number] * 4, arrival=number), now)
     serve()
-    assert batcher.queue.service_rate / MICRO == pytest.approx((4 + 2 * 8) / (8 * 0.5), rel=0.05)
+    assert batcher.queue.rate.micro_per_second / MICRO == pytest.approx((4 + 2 * 8) / (8 * 0.5), rel=0.05)
 
 
 def test_service_before_requests_waited_does_not_count() -> None:

@@ -108,7 +108,7 @@ def test_the_gap_of_a_level_is_between_siblings_that_wait() -> None:
     ledger.observe()
     calls.served("t/w", 25)
     ledger.observe()
-    gaps = {level.value: gap // MICRO for level, gap in ledger.worst_gaps}
+    gaps = {level.value: gap.worst // MICRO for level, gap in ledger.gaps.items()}
     assert gaps == {"tenant": 25, "user": 10, "interaction": 0}
     assert ledger.worst_gap == 25 * MICRO
     for request in waiting[:2]:
@@ -119,7 +119,7 @@ def test_the_gap_of_a_level_is_between_siblings_that_wait() -> None:
     ledger.observe()
     calls.served("t/x", 40)
     ledger.observe()
-    assert dict(ledger.worst_gaps)[FairnessLevel.USER] == 40 * MICRO, "the users of another tenant take their place"
+    assert ledger.gaps[FairnessLevel.USER].worst == 40 * MICRO, "the users of another tenant take their place"
 
 
 def test_accounts_that_changed_are_told_once_in_order_of_their_first_change() -> None:
