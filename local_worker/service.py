@@ -64,7 +64,8 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
     def deliver(self, update: WorkerUpdate) -> None:
         """Route the events of one turn, and gather its tokens; must be called on the event loop."""
         self._send(self._delivery.deliver(update.events, asyncio.get_running_loop().time()))
-        self._note_idle()
+        if update.events.ended:
+            self._note_idle()
 
     def _note_idle(self) -> None:
         if not self._delivery:

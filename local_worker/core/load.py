@@ -51,8 +51,11 @@ def load_of(queue: RequestQueue[BlockCache], step_seconds: float) -> EngineLoad:
     """Return the present load, with `step_seconds` as the time of a step."""
     ledger = queue.ledger
     levels = tuple([LevelGapReport(level, gap.worst / MICRO) for level, gap in ledger.gaps.items()])
-    lower = [request for request in queue.running if request.background]
-    lower_pages = sum(len(request.pages) - request.shared for request in lower)
+    lower = lower_pages = 0
+    for request in queue.running:
+        if request.background:
+            lower += 1
+            lower_pages += len(request.pages) - request.shared
     return EngineLoad(
         running=len(queue.running),
         waiting=len(queue.waiting),
@@ -65,7 +68,7 @@ def load_of(queue: RequestQueue[BlockCache], step_seconds: float) -> EngineLoad:
         prompt_tokens=ledger.prompt_tokens,
         cached_tokens=ledger.cached_tokens,
         levels=levels,
-        background_running=len(lower),
+        background_running=lower,
         background_waiting=queue.waiting.background,
         background_kv_tokens=lower_pages * queue.cache.block_tokens,
         preemptions=ledger.preemptions,
