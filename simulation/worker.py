@@ -37,7 +37,7 @@ class SimulatedAttempt:
     worker: "SimulatedWorker"
     in_interaction: bool
     generated: int  # output tokens of earlier attempts
-    charged: bool  # an earlier attempt has started
+    charged: bool  # an earlier attempt has brought a token
     tokens_per_message: int
     answer: range = range(0)  # worker: all output tokens of the call
 

@@ -12,7 +12,9 @@ class Attempts:
     number: int = 0
     tried: list[str] = field(default_factory=list)
     started: bool = False  # whether this attempt has entered a running batch
-    charged: bool = False  # whether any attempt has, so that the prompt is charged
+    charged: bool = (
+        False  # whether any attempt has brought a token: the call pays for its prompt, and later ones do not
+    )
     _fruitless: int = 0  # attempts since the last token
     _excused: list[str] = field(default_factory=list)  # instances; each can be excused once
 
@@ -28,11 +30,11 @@ class Attempts:
 
     def entered(self) -> None:
         """Record that the attempt has entered its worker's running batch."""
-        self.started = self.charged = True
+        self.started = True
 
     def advanced(self) -> None:
         """Record that a token arrived."""
-        self._fruitless = 0
+        self._fruitless, self.charged = 0, True
 
     def excuse(self) -> None:
         """Do not count this attempt, which was lost after a stall of the gateway; at most once for each instance."""
@@ -50,4 +52,6 @@ class Attempts:
         assert 0 <= self._fruitless <= min(self.number, MAX_ATTEMPTS), f"{self._fruitless} of {self.number} fruitless"
         counted = self.number - len(self._excused)
         assert len(self.tried) in (counted, counted - 1), f"{self.tried} tried in {counted} attempts that count"
-        assert self.charged or not self.started, "started and not charged"
+        assert self.charged or self._fruitless == counted, (
+            f"{self._fruitless} of {counted} fruitless, and no token came"
+        )

@@ -61,9 +61,9 @@ class CallMachine:
         self.state: CallState = NEW
         self.outcome: Outcome | None = None
         self.attempts = Attempts()
-        self.cached_tokens = 0  # prompt tokens that were cached for the first attempt that started
+        self.cached_tokens = 0  # prompt tokens that were cached for the attempt that is charged for the prompt
         self.output_tokens = 0
-        self.service = 0.0  # charge for all attempts, in cost units
+        self.service = 0.0  # charge for all attempts but those that were lost before the first token, in cost units
         self._reader_seconds = reader_seconds
         self._deadline: float | None = None
         self._coalescer = Coalescer(tokens_per_message=1)
@@ -132,9 +132,11 @@ class CallMachine:
         self.state = RUNNING
         self.attempts.entered()
         self.service = self._service_before + started.service
+        if not self.attempts.charged:
+            self.cached_tokens = started.cached_tokens
         if self._is_accepted:
             return ()
-        self._is_accepted, self.cached_tokens = True, started.cached_tokens
+        self._is_accepted = True
         return (self._send(Accepted(started.cached_tokens), now),)
 
     def _output(self, chunk: OutputChunk, now: float) -> Sequence[Command]:
@@ -165,7 +167,8 @@ class CallMachine:
 
     def _lost(self, lost: events.Lost, now: float) -> Sequence[Command]:
         # A worker sends the last token and the end in one message, so a lost request still has output to generate.
-        self._service_before = self.service
+        # Nobody knows how much of its prompt an attempt without a token has computed: the next one pays for all of it.
+        self.service = self._service_before = self.service if self.attempts.charged else 0.0
         withdrawals = self._withdrawals()
         if lost.gateway_stalled:
             self.attempts.excuse()

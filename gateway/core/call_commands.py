@@ -36,7 +36,7 @@ class Submit:
     attempt: int
     generated: bytes  # packed output of earlier attempts; the output continues after it
     output_tokens: int  # number of tokens in `generated`
-    charged: bool  # whether an earlier attempt started, so that the prompt is charged
+    charged: bool  # whether an earlier attempt brought a token, so that the prompt is charged
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,20 +67,16 @@ class ChargeAuditor:
     def check_calls(self) -> None:
         """Check all calls after the run.
 
-        The first attempt of a call was charged the part of its prompt that it computed, a later one nothing after the
-        first token. What all requests were charged is the cost of what was computed, whoever paid for a slice.
+        Until a token has come, an attempt is charged the part of its prompt that it computes, and later ones nothing.
+        What all requests were charged is the cost of what was computed, whoever paid for a slice.
         """
         charged = cost = 0
         for call, attempts in self._attempts.items():
-            first = True
             for request, came_charged in attempts.items():
                 prompt = 0 if came_charged else request.charged - request.cached
-                due = {0} if request.seed_position else {0, request.prompt_tokens - request.cached}
-                if first:
-                    assert not came_charged, f"call {call.number}: charged nothing for its prompt, due is one of {due}"
-                if request.output_tokens or request.seed_position:
-                    assert prompt in due, f"call {call.number}: charged {prompt} for its prompt, due is one of {due}"
-                first = False
+                due = 0 if request.seed_position else request.prompt_tokens - request.cached
+                if request.output_tokens or came_charged:
+                    assert prompt == due, f"call {call.number}: charged {prompt} for its prompt, {due} is due"
                 charged += request.service
                 cost += self._charging.output(request, 0, request.output_tokens)
                 if prompt:

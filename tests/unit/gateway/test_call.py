@@ -83,6 +83,7 @@ class CallHistories(RuleBasedStateMachine):
         self.deadline, self.tokens_per_message, self.prompt_service = deadline, tokens, service
         self.asked: Command | None = None  # Decide, Encode or Place without an answer
         self.attempts: list[Attempt] = []
+        self.cached = 0
         self.fruitless = 0  # attempts that count, since the last token
         self.at_worker = False  # the last attempt is there, for all that the gateway knows
         self.received: list[int] = []
@@ -134,7 +135,7 @@ class CallHistories(RuleBasedStateMachine):
                 assert command.attempt == len(self.attempts)
                 assert unpack_ids(command.generated) == self.received
                 assert command.output_tokens == len(self.received)
-                assert command.charged == any("started" in attempt.fates for attempt in self.attempts[:-1])
+                assert command.charged == bool(self.received)
             case Abort():
                 assert self.at_worker
                 self.at_worker = False
@@ -207,6 +208,7 @@ class CallHistories(RuleBasedStateMachine):
         if not self.running:
             self.current.fates.append("started")
             self.current.service = self.prompt_service
+            self.cached = self.cached if self.received else cached
         self.tell(Started(cached, self.prompt_service))
 
     @precondition(lambda self: self.running)
@@ -251,6 +253,8 @@ class CallHistories(RuleBasedStateMachine):
             self.fruitless = max(0, self.fruitless - 1)
         if self.fruitless == MAX_ATTEMPTS:
             self.concluded = Outcome.UNAVAILABLE
+        if not self.received:
+            self.current.service = 0.0
         given_back = Ended(Outcome.UNAVAILABLE, "drains", self.current.service)
         self.tell(given_back if how == "given back" else Lost(gateway_stalled=how == "lost while away"))
 
@@ -311,8 +315,7 @@ class CallHistories(RuleBasedStateMachine):
         assert self.sent == self.received[: len(self.sent)], "no token twice, none left out"
         assert self.machine.output_tokens == len(self.received)
         assert self.machine.service == sum(attempt.service for attempt in self.attempts), "charged once"
-        accepted = [message.cached_tokens for message in self.messages if isinstance(message, Accepted)]
-        assert self.machine.cached_tokens == sum(accepted), "those of the first attempt that started, 0 before"
+        assert self.machine.cached_tokens == self.cached, "those of the attempt that pays for the prompt"
         assert (self.machine.outcome is None) == (self.end is None)
         if self.writing_since is None and self.end is None:
             assert self.sent == self.received, "nothing is held from a caller that reads"

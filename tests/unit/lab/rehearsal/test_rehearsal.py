@@ -49,6 +49,31 @@ def system(workers: int = 2) -> SimulatedCluster:
     return SimulatedCluster(ClusterSpec(workers=workers, worker=spec, stall_timeout=1.0), OpenLoop(calls))
 
 
+def test_requests_that_gave_way_in_mid_stream_are_finished_by_another_worker() -> None:
+    """The worker is lost while they wait for their places; the oracle sees each token and each charge once."""
+    segments = PromptSegments()
+    long = [("long", 0.001 * n, 100) for n in range(16)]
+    short = [(f"short-{n % 4}", 0.2 + 0.005 * n, 4) for n in range(160)]
+    calls = [
+        SimulatedCall(number=n, client=client, prompt=segments.fresh(20), output_tokens=output, arrival=arrival)
+        for n, (client, arrival, output) in enumerate(long + short)
+    ]
+    worker = WorkerSpec(max_running=4, kv_tokens=2048, quantum_tokens=16, preemption_quanta=1, max_output_tokens=100)
+    cluster = SimulatedCluster(ClusterSpec(workers=2, worker=worker, stall_timeout=1.0), OpenLoop(calls))
+    gave_way: list[str] = []
+
+    def look() -> None:
+        queue = cluster.workers["worker-0"].batcher.queue
+        gave_way.extend(request.id for request in queue.waiting if request.output_tokens)
+
+    cluster.clock.at(0.6, look)
+    inject(cluster, [Fault(FaultKind.CRASH, "worker-0", at=0.6, seconds=3.0)])
+    ended = {str(call.number): call for call in run_watched(cluster, every=1).calls}
+    assert gave_way, "nobody had given way"
+    assert all(ended[number].attempts == 2 for number in gave_way)
+    assert all(call.outcome is Outcome.COMPLETED for call in ended.values())
+
+
 @pytest.mark.parametrize("kind", [FaultKind.CRASH, FaultKind.STALL, FaultKind.GATEWAY_PARTITION])
 def test_requests_of_a_lost_worker_are_finished_by_another_with_every_token_once(kind: FaultKind) -> None:
     cluster = system()
