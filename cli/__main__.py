@@ -21,6 +21,7 @@ VERBS = {
     "generate": "cli.generate",
     "chat": "cli.chat",
     "status": "cli.status",
+    "batch": "cli.batch.command",
     "usage": "cli.usage",
     "top": "cli.top",
     "trace": "cli.trace",

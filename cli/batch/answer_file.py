@@ -1,0 +1,74 @@
+"""The answers of a batch, one on each line, in OpenAI's batch format: the record of what is done."""
+
+import fcntl
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any, Self
+
+from cli.batch.request_file import key
+from fairlead.errors import InvalidRequest
+
+CHUNK = 1 << 16  # bytes that are read at a time to find the end of the last whole line
+
+
+class AnswerFile:
+    """A file to which one run at a time appends, a line in one write. A torn last line is removed when it is opened."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._done: set[bytes] = set()
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held until the process ends, however it does
+            self._remove_torn_line()
+            self._read()
+        except BlockingIOError as error:
+            os.close(self._descriptor)
+            raise InvalidRequest(f"{path}: another run writes to it") from error
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+    def __len__(self) -> int:
+        return len(self._done)
+
+    def has(self, custom_id: str) -> bool:
+        """Return whether the request with this id is answered."""
+        return key(custom_id) in self._done
+
+    def append(self, answer: dict[str, Any]) -> None:
+        """Add an answer; from then on it is done. Raises OSError if the line cannot be written."""
+        line = json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace") + b"\n"
+        with self._lock:
+            while line:
+                line = line[os.write(self._descriptor, line) :]
+            self._done.add(key(answer["custom_id"]))
+
+    def _remove_torn_line(self) -> None:
+        end = os.fstat(self._descriptor).st_size
+        while end:
+            start = max(0, end - CHUNK)
+            found = os.pread(self._descriptor, end - start, start).rfind(b"\n")
+            if found >= 0:
+                end = start + found + 1
+                break
+            end = start
+        os.ftruncate(self._descriptor, end)
+
+    def _read(self) -> None:
+        with self._path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                try:
+                    custom_id = json.loads(line)["custom_id"]
+                except (ValueError, KeyError, TypeError, RecursionError) as error:
+                    raise InvalidRequest(f"{self._path}, line {number}: not an answer of a batch") from error
+                self._done.add(key(str(custom_id)))

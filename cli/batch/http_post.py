@@ -1,0 +1,56 @@
+"""POST over connections that are kept, one for each thread."""
+
+import http.client
+import socket
+import threading
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from fairlead.errors import InvalidRequest
+
+KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 6))  # seconds, tries
+
+
+class HttpAnswer(NamedTuple):
+    """A whole answer."""
+
+    status: int
+    headers: Mapping[str, str]  # names in lower case
+    body: bytes
+
+
+class HttpPost:
+    """A poster to the server at `url`. An answer may take hours; a server that has gone is noticed by keepalives."""
+
+    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+        split = urlsplit(url)
+        if split.scheme not in ("http", "https") or not split.hostname:
+            raise InvalidRequest(f"--url: expected http://HOST:PORT or https://HOST:PORT, got {url!r}")
+        self._kind = http.client.HTTPSConnection if split.scheme == "https" else http.client.HTTPConnection
+        self._host, self._port, self._prefix = split.hostname, split.port, split.path.rstrip("/").removesuffix("/v1")
+        self._headers = {"content-type": "application/json", **headers}
+        self._local = threading.local()
+
+    def post(self, path: str, body: bytes) -> HttpAnswer:
+        """Return the answer; raise OSError or http.client.HTTPException if there is none."""
+        connection = self._connection()
+        try:
+            connection.request("POST", self._prefix + path, body, self._headers)
+            response = connection.getresponse()
+            content = response.read()
+        except BaseException:
+            self._local.connection = None
+            connection.close()
+            raise
+        return HttpAnswer(response.status, {name.lower(): value for name, value in response.getheaders()}, content)
+
+    def _connection(self) -> http.client.HTTPConnection:
+        found: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
+        if found is None or found.sock is None:
+            found = self._local.connection = self._kind(self._host, self._port)
+            found.connect()
+            found.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in KEEPALIVE:
+                found.sock.setsockopt(socket.IPPROTO_TCP, option, value)
+        return found
