@@ -125,9 +125,9 @@ def _follower_factory(config: AdapterConfig) -> FollowerFactory | None:
     return partial(KvFollower, events, replay)
 
 
-async def await_engine(api: EngineApi, stop: asyncio.Event) -> OpenEngine | None:
-    """Return the engine once it serves; None if `stop` is set before."""
-    log_step("waiting for the engine")
+async def await_engine(address: str, api: EngineApi, stop: asyncio.Event) -> OpenEngine | None:
+    """Return the engine at `address` once it serves; None if `stop` is set before."""
+    log_step(f"waiting for the engine {address}")
     reason = ""
     while not stop.is_set():
         try:
@@ -137,7 +137,7 @@ async def await_engine(api: EngineApi, stop: asyncio.Event) -> OpenEngine | None
         except EngineAway as error:
             if str(error) != reason:
                 reason = str(error)
-                log.info("the engine does not serve yet", extra={"reason": reason})
+                log_step(f"waiting for the engine {address}: {reason}")
         try:
             async with asyncio.timeout(RETRY_SECONDS):
                 await stop.wait()
@@ -154,7 +154,7 @@ def prepare(argv: Sequence[str]) -> Serving:
 
     async def serve(stop: asyncio.Event) -> None:
         api = make_api()
-        engine = await await_engine(api, stop)
+        engine = await await_engine(config.engine_address, api, stop)
         if engine is not None:
             await make_adapter(config, api, engine).run(stop)
 

@@ -14,6 +14,7 @@ from cli.beside import ASSUMED, EVENTS_PORT, RunningEngine, parse_engines, told,
 from engine_adapter.config import AdapterConfig
 from serving.config import ConfigError
 from tests.fakes.served_engine.process import EngineProcess
+from tests.ports import free_ports
 from tests.unit.cli.commands import Command, called
 
 
@@ -45,6 +46,17 @@ def test_engines_that_run_already_are_served_by_one_command(tmp_path: Path) -> N
     finally:
         for engine in (hearing, silent):
             engine.kill()
+
+
+@pytest.mark.e2e
+def test_an_engine_that_does_not_answer_is_named_with_the_reason(tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    up = Command(tmp_path).up_with("--beside", f"http://127.0.0.1:{port}")
+    try:
+        assert "refused" in up.wait_for(f"worker-0: waiting for the engine 127.0.0.1:{port}: ")
+        assert up.end(signal.SIGTERM) == 0
+    finally:
+        up.close()
 
 
 @pytest.mark.parametrize(
