@@ -2,7 +2,7 @@
 
 limits: {user_per_minute: 60, kappa: 5, idle_ttl: 120}   # see RateLimits; all optional
                                                          # tenant_per_minute: of a tenant's users and apps together
-                                                         # budgets, as user_tokens_per_day: docs/budgets.md
+                                                         # budgets, as user_tokens_per_day: docs/limits.md
 weights: {alpha: 1, beta: 2, gamma: 1}                   # of input, system and output tokens
 reference_tokens: 1000                                   # weighted tokens of a call whose norm is 1
 tiers: {gold: 4, free: 1}                                # shares, that is 1 / E_i of FairServe

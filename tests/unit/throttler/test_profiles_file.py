@@ -45,8 +45,8 @@ def test_a_whole_file() -> None:
 
 
 def test_the_example_of_the_page_on_budgets_is_a_file_of_profiles() -> None:
-    [example] = blocks((ROOT / "docs" / "budgets.md").read_text(), "yaml")
-    assert "agent" in parse(example, "budgets.md", DEFAULTS).apps
+    [example] = blocks((ROOT / "docs" / "limits.md").read_text(), "yaml")
+    assert "agent" in parse(example, "limits.md", DEFAULTS).apps
 
 
 def test_budgets_in_tokens_and_cost_units() -> None:
