@@ -61,7 +61,8 @@ def make_adapter(config: AdapterConfig, api: EngineApi, engine: OpenEngine) -> W
         ),
     )
     _warn_of_long_prompts(info, limits.token_budget)
-    batch = ExternalBatch(ExternalQueue(policy, EngineCache(info.pages, info.block_tokens), cost, limits))
+    cache = EngineCache(info.pages, info.block_tokens)
+    batch = ExternalBatch(ExternalQueue(policy, cache, cost, limits, info.long_prefill_tokens))
     vocab_size = info.vocab_size or UNKNOWN_VOCAB_SIZE
     model = scheduler_pb2.ModelInfo(
         name=info.model,

@@ -10,7 +10,8 @@ tokens that the engine has generated but not yet sent.
 An engine that gives a step's tokens to its requests in their order should give each prompt only a part of it, as vLLM
 does with `--long-prefill-token-threshold T`, which is to be a quarter of `token_budget`. So a prompt counts as what one
 step can take of it. One of which more than T tokens are not cached is a *long miss*: a client has at most one at the
-engine, and all together have at most three, so that a part of each step is left for short prompts.
+engine, and all together have at most three, so that a part of each step is left for short prompts. An engine that says
+that a prompt can take all of a step gets one at a time.
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,6 @@ from local_worker.core.request import Request
 from serving.cost import Cost
 
 PARTS = 4  # of a step, of which a prompt gets at most one
-MOST_LONG = PARTS - 1  # long misses at the engine
 
 
 class ExternalQueue(RequestQueue[EngineCache]):
@@ -35,14 +35,20 @@ class ExternalQueue(RequestQueue[EngineCache]):
 
     A long miss that has to wait for another one is *set aside*: the policy decides among the others, and the request is
     no reason to keep a round from them. Otherwise one long prompt would use up a step, and those behind it would use up
-    the turns of all others.
+    the turns of all others. `told` is the largest part of a prompt in a step, if the engine tells it; 0: no limit.
     """
 
     def __init__(
-        self, policy: QueuePolicy | ClassedPolicy, cache: EngineCache, cost: Cost, limits: BatchLimits
+        self,
+        policy: QueuePolicy | ClassedPolicy,
+        cache: EngineCache,
+        cost: Cost,
+        limits: BatchLimits,
+        told: int | None = None,
     ) -> None:
         super().__init__(policy, cache, cost, limits)
         self._part = max(1, limits.token_budget // PARTS)  # T
+        self._most_long = PARTS - 1 if told is None or 0 < told <= self._part else 1
         self._missing: dict[Request, int] = {}  # at the engine, no token received -> tokens of its prompt to compute
         self._long: dict[str, Request] = {}  # client -> its long miss among them
         self._refused: list[Request] = []  # long misses that have to wait, as `select` has found
@@ -60,7 +66,7 @@ class ExternalQueue(RequestQueue[EngineCache]):
 
     def select(self, tokens: int, places: int) -> list[Request]:
         """See RequestQueue."""
-        if len(self._long) < MOST_LONG:
+        if len(self._long) < self._most_long:
             for client in [client for client in self._aside if client not in self._long]:
                 self._put_back(min(self._aside[client], key=lambda waiting: waiting.arrival))
         admitted = super().select(tokens, places)
@@ -81,7 +87,7 @@ class ExternalQueue(RequestQueue[EngineCache]):
         """Count for the next step only what it can take of the prompt; refuse a long miss that has to wait for another
         one. See StepBudget."""
         is_long = len(request.tokens) - self.matched_tokens(request) > self._part
-        if not self.closed and is_long and (request.client in self._long or len(self._long) >= MOST_LONG):
+        if not self.closed and is_long and (request.client in self._long or len(self._long) >= self._most_long):
             self._refused.append(request)
             return None
         extend = super().admit(request)
@@ -125,7 +131,7 @@ class ExternalQueue(RequestQueue[EngineCache]):
         super().check_invariants()
         assert self._missing.keys() <= self.running.keys(), "a prompt is missing that is not at the engine"
         assert all(self._missing[request] > self._part for request in self._long.values()), "a long miss is short"
-        assert len(self._long) <= MOST_LONG, f"{len(self._long)} long misses at the engine"
+        assert len(self._long) <= self._most_long, f"{len(self._long)} long misses at the engine"
         aside = [request for requests in self._aside.values() for request in requests]
         assert all(request in self.waiting for request in aside), "a request is set aside that does not wait"
 

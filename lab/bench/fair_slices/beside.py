@@ -71,8 +71,8 @@ class Engine:
             del self.computed[request]
 
 
-def new_batch(policy: str) -> ExternalBatch:
-    """Make an adapter's batch under `policy`, beside an engine with nothing to do."""
+def new_batch(policy: str, part: int | None) -> ExternalBatch:
+    """Make an adapter's batch under `policy`, beside an engine with nothing to do, which tells that T is `part`."""
     cost, most = WeightedTokens(), PAGES * BLOCK
     config = QueuePolicyConfig(
         quantum_tokens=TOKEN_BUDGET // 4,
@@ -90,7 +90,7 @@ def new_batch(policy: str) -> ExternalBatch:
         max_waiting_per_client=1024,
     )
     cache = EngineCache(PAGES, BLOCK)
-    return ExternalBatch(ExternalQueue(WHOLE_POLICIES[policy](config), cache, cost, limits))
+    return ExternalBatch(ExternalQueue(WHOLE_POLICIES[policy](config), cache, cost, limits, part or 0))
 
 
 @dataclass(slots=True)
@@ -137,7 +137,7 @@ def table(policies: Sequence[str]) -> Iterator[str]:
     for prompt_tokens, open_each, clients in NEIGHBOURS:
         for policy in policies:
             for part in (None, PART):
-                engine = Engine(new_batch(policy), part)
+                engine = Engine(new_batch(policy, part), part)
                 contention = Contention(engine, prompt_tokens, open_each, clients)
                 contention.run()
                 steps, seconds = zip(*contention.waits, strict=True)

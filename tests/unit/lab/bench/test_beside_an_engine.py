@@ -6,7 +6,7 @@ from lab.bench.fair_slices.driven import request_of
 
 def computed(part: int | None, *lengths: int) -> list[tuple[int, ...]]:
     """The number of tokens of each prompt that are computed after each of three steps."""
-    batch = beside.new_batch("fcfs")
+    batch = beside.new_batch("fcfs", part)
     engine = beside.Engine(batch, part)
     requests = [
         request_of(f"user-{number}", [number + 1] * length, 1, number, beside.BLOCK)
@@ -29,8 +29,8 @@ def test_the_stand_in_gives_a_step_in_the_order_of_arrival_and_a_part_of_it_to_e
 def test_with_a_threshold_a_short_prompt_waits_for_one_step_beside_long_ones() -> None:
     waits: dict[int | None, list[int]] = {}
     for part in (None, beside.PART):
-        contention = beside.Contention(beside.Engine(beside.new_batch("dlpm"), part), 32_768, 6, 3)
+        contention = beside.Contention(beside.Engine(beside.new_batch("dlpm", part), part), 32_768, 6, 3)
         contention.run()
         waits[part] = [steps for steps, _ in contention.waits[1:]]  # the first asks alone
     assert max(waits[beside.PART]) <= 2
-    assert min(waits[None]) > 10
+    assert 10 < max(waits[None]) <= 17, "for one long prompt, which takes 16 steps"

@@ -35,6 +35,7 @@ def make_batch(
     max_running: int = 4,
     token_budget: int = 16,
     longest_prompt: int = LONGEST_PROMPT,
+    told: int | None = None,
 ) -> ExternalBatch:
     cost = WeightedTokens()
     config = QueuePolicyConfig(
@@ -53,7 +54,7 @@ def make_batch(
         max_waiting_per_client=1000,
     )
     cache = EngineCache(pages, BLOCK)
-    return ExternalBatch(ExternalQueue(WHOLE_POLICIES[policy](config), cache, cost, limits))
+    return ExternalBatch(ExternalQueue(WHOLE_POLICIES[policy](config), cache, cost, limits, told))
 
 
 def make_request(client: str, tokens: list[int], output: int, arrival: int, deadline: float | None = None) -> Request:
@@ -75,7 +76,7 @@ class ExternalBatchMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.batch = make_batch()
+        self.batch, self.most_long = make_batch(), MOST_LONG
         self.missing: dict[Request, int] = {}  # tokens of the prompts of requests that have no token yet
         self.waiting: list[Request] = []
         self.running: dict[Request, tuple[int, ...]] = {}  # -> digests that it found cached
@@ -85,10 +86,11 @@ class ExternalBatchMachine(RuleBasedStateMachine):
         self.others = (0, 0)
         self.now = 0.0
 
-    @initialize(policy=st.sampled_from(POLICIES))
-    def choose(self, policy: str) -> None:
-        """Any policy decides among the requests that may go."""
-        self.batch = make_batch(policy=policy)
+    @initialize(policy=st.sampled_from(POLICIES), told=st.sampled_from([None, PART, 1, PART + 1, 0]))
+    def choose(self, policy: str, told: int | None) -> None:
+        """Any policy decides among the requests that may go; an engine tells how much of a step a prompt can take."""
+        self.batch = make_batch(policy=policy, told=told)
+        self.most_long = 1 if told in (0, PART + 1) else MOST_LONG
 
     @rule(
         client=st.sampled_from("abc"),
@@ -120,7 +122,7 @@ class ExternalBatchMachine(RuleBasedStateMachine):
             if missing > PART:
                 long = [other.client for other, left in self.missing.items() if left > PART]
                 assert request.client not in long
-                assert len(long) < MOST_LONG
+                assert len(long) < self.most_long
             self.missing[request] = missing
             found = tuple(request.digests[: request.cached // BLOCK])
             assert {*found} <= self.cached.keys()
