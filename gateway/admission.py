@@ -30,6 +30,7 @@ from throttler.core.decider import Arrival
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.profiles import Expectation, Profiles
 from throttler.core.throttle import Caller, LimitStatus
+from throttler.core.working_sets import Context
 from throttler.throttler import Throttler
 
 CHARACTERS_PER_TOKEN = 4  # in English text
@@ -242,6 +243,8 @@ class Admission:
             max_tokens=call.sampling.max_tokens,
             model=call.model,
             background=call.background,
+            pool_tokens=self._cluster.members.kv_tokens(call.model),
+            share=identity.share,
         )
 
     def _settle(self, call: Call) -> None:
@@ -249,9 +252,11 @@ class Admission:
         if not call.timings.admitted:
             self._throttler.settle_by(partial(self._calls.withdrawn, call))
             return
-        need = needed(call.usage) if call.outcome is Outcome.COMPLETED else None
-        used = self._used(call)
-        self._throttler.settle_by(partial(self._calls.ended, call, used, need))
+        usage, used = call.usage, self._used(call)
+        need = left = None
+        if call.outcome is Outcome.COMPLETED:
+            need, left = needed(usage), Context(usage.prompt_tokens + usage.output_tokens, usage.cached_tokens)
+        self._throttler.settle_by(partial(self._calls.ended, call, used, need, context=left))
         if call.timings.scheduled:
             self._note_usage(call, used)
 

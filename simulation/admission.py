@@ -24,6 +24,7 @@ from throttler.core.leased_quota import LeasedQuota
 from throttler.core.profiles import Profiles
 from throttler.core.quota import LocalQuota, QuotaDemand
 from throttler.core.throttle import Caller
+from throttler.core.working_sets import Context
 
 MODEL = "model"
 TENANT = "tenant"  # all clients are users of one tenant and share its apps' limits
@@ -62,6 +63,8 @@ class SimulatedAdmission:
             self._tokens.get(key, b""),
             last=call.last,
             overloaded=self._is_overloaded(),
+            prompt_tokens=call.prompt_tokens,
+            pool_tokens=self._pool_tokens(),
         )
         try:
             permit = self._calls.admit(call, arrival, self._clock.now)
@@ -87,7 +90,8 @@ class SimulatedAdmission:
 
     def ended(self, call: SimulatedCall) -> None:
         """Settle what the call holds, which was ready for a worker."""
-        self._calls.ended(call, TokenUse(0, 0), None, self._clock.now)
+        left = Context(call.prompt_tokens + call.received, call.cached_tokens) if call.completed else None
+        self._calls.ended(call, TokenUse(0, 0), None, self._clock.now, left)
 
     def withdrawn(self, call: SimulatedCall) -> None:
         """Settle what a call holds that ended before it was ready; it opens and ends no interaction."""
@@ -104,6 +108,12 @@ class SimulatedAdmission:
     def _decide_again(self, call: SimulatedCall, then: Callable[[events.Event], None]) -> None:
         if call.outcome is None:
             self.decide(call, then)
+
+    def _pool_tokens(self) -> int:
+        """Return the tokens of KV cache of the whole pool; 0 if gateways do not know them."""
+        if not self._spec.reports_memory:
+            return 0
+        return sum(member.identity.kv_tokens for member in self._dispatcher.live(self._clock.now))
 
     def _is_overloaded(self) -> bool:
         if self._clock.now - self._overload_checked_at >= OVERLOAD_SECONDS:

@@ -141,6 +141,7 @@ class ClusterSpec:
     index_blocks: int = 1_000_000
     gateways: int = 1  # calls go to them in turn; several share the limits
     throttle: str = "none"
+    reports_memory: bool = True  # gateways know how many tokens of KV cache the pool has
     limits: RateLimits = field(default_factory=RateLimits)
     window_seconds: float = WINDOW_SECONDS  # in which the limits count: a minute, unless time is to pass faster
     max_streams_per_client: int = 1_000_000  # open calls, as each gateway limits them

@@ -11,6 +11,7 @@ from throttler.core.interactions import FinishedInteraction
 from throttler.core.profiles import Expectation
 from throttler.core.quota import QuotaDemand
 from throttler.core.throttle import Rejected
+from throttler.core.working_sets import Context
 
 Call = TypeVar("Call", bound=Hashable)
 
@@ -52,16 +53,18 @@ class CallAdmission(Generic[Call]):
         """Return the permit that a call holds, if it holds one."""
         return self._permits.get(call)
 
-    def ended(self, call: Call, used: TokenUse, needed: Expectation | None, now: float) -> FinishedInteraction | None:
+    def ended(
+        self, call: Call, used: TokenUse, needed: Expectation | None, now: float, context: Context | None = None
+    ) -> FinishedInteraction | None:
         """Settle a call that was ready for a worker and has ended; return the interaction that closes with it.
 
-        `needed` are the tokens of the call, or None if it did not complete.
+        `needed` are the tokens of the call, and `context` is what it leaves; None if it did not complete.
         """
         permit = self._release(call)
         if permit is None:
             return None
         self._decider.settle(permit.reservation, used, now)
-        return self._decider.ended(permit, needed, now)
+        return self._decider.ended(permit, needed, now, context)
 
     def withdrawn(self, call: Call, now: float) -> FinishedInteraction | None:
         """Settle a call that ended before it was ready; it opens and ends no interaction. See Decider."""

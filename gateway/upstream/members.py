@@ -29,6 +29,7 @@ class Members:
         self._pools: dict[str, list[scheduler_pb2.Member]] = {}
         self._serving: dict[str, list[scheduler_pb2.Member]] = {}  # the members of the pools that do not drain
         self._limits: dict[str, scheduler_pb2.ModelInfo] = {}
+        self._kv_tokens: dict[str, int] = {}
         self._overloaded: Mapping[str, bool] = {}
 
     def __len__(self) -> int:
@@ -92,6 +93,10 @@ class Members:
         """Return every model whose pool is overloaded."""
         return [model for model, overloaded in self._overloaded.items() if overloaded]
 
+    def kv_tokens(self, model: str) -> int:
+        """Return the tokens of KV cache that the workers of the model have together."""
+        return self._kv_tokens.get(model, 0)
+
     def all(self) -> Collection[scheduler_pb2.Member]:
         """Return all members in order of their names."""
         return self._by_worker.values()
@@ -133,6 +138,7 @@ class Members:
         self._pools = dict(sorted(pools.items()))
         self._serving = {model: [m for m in pool if not m.load.draining] for model, pool in pools.items()}
         self._limits = {model: _smallest(of_workers) for model, of_workers in infos.items()}
+        self._kv_tokens = {model: sum(info.kv_tokens for info in of_workers) for model, of_workers in infos.items()}
 
 
 def _smallest(infos: list[scheduler_pb2.ModelInfo]) -> scheduler_pb2.ModelInfo:

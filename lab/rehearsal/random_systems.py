@@ -109,6 +109,7 @@ def draw_spec(rng: random.Random, load: RandomLoad) -> ClusterSpec:
         route_strict_paper=rng.random() < 0.3,
         index_blocks=rng.choice([32, 10_000]),
         throttle=rng.choice(["none", "none", "oit", "rpm", rng.choice(sorted(ADMISSIONS))]),
+        reports_memory=False,  # refusals are checked against limits of calls; claims on memory have tests of their own
         limits=limits,
         max_streams_per_client=rng.choice(load.max_streams_per_client),
         max_streams=rng.choice(load.max_streams),

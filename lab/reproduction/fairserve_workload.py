@@ -137,7 +137,8 @@ def system(name: str, limit: int) -> ClusterSpec:
         decode_run=10,
     )
     limits = RateLimits(user_per_minute=limit, app_per_minute=1_000_000)
-    return ClusterSpec(worker=worker, throttle=throttle, limits=limits)
+    # The OIT of the paper knows limits of calls alone.
+    return ClusterSpec(worker=worker, throttle=throttle, limits=limits, reports_memory=False)
 
 
 def population(per_minute: float, apps: tuple[App, ...] = APPS) -> Users:

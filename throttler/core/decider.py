@@ -7,14 +7,17 @@ because other gateways read them. Unix time is `now` plus an offset that the cal
 
 from typing import NamedTuple
 
+from fairlead.outcomes import Outcome
 from throttler.core.budget import BudgetDemand, TokenUse
 from throttler.core.budgets import Budgets, Reservation
 from throttler.core.expectations import Expectations, ExpectationSubject
+from throttler.core.habits import Habits
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import FinishedInteraction, Interactions
 from throttler.core.profiles import Expectation, Profiles
 from throttler.core.quota import QuotaAccount, QuotaDemand
 from throttler.core.throttle import Admitted, Caller, Decision, LimitStatus, Rejected, ThrottleRule, tightest
+from throttler.core.working_sets import RETRY_SECONDS, Context, PoolMemory, WorkingSets
 
 
 class Arrival(NamedTuple):
@@ -30,8 +33,10 @@ class Arrival(NamedTuple):
     prompt_tokens: int = 0
     max_tokens: int = 0
     stage: int = 0  # of a call that names no interaction, for its app's expectation
-    model: str = ""  # for its price
+    model: str = ""  # for its price and its pool
     background: bool = False  # it takes only what no interactive call wants, and uses up no rate of theirs
+    pool_tokens: int = 0  # of KV cache that the workers of its model have together; 0: not known
+    share: float = 1.0  # of its tenant
 
 
 class Permit(NamedTuple):
@@ -68,6 +73,8 @@ class Decider:
         self._interactions = interactions
         self._expectations = expectations
         self.budgets = budgets
+        self._habits = Habits()
+        self._working_sets: dict[str, WorkingSets] = {}  # by model
 
     def configure(self, profiles: Profiles) -> None:
         """Apply new profiles from now on; counts, interactions and learned expectations stay."""
@@ -90,6 +97,8 @@ class Decider:
         caller, interaction, given = arrival.caller, arrival.interaction, arrival.token
         key = InteractionKey(caller.client, caller.app, interaction) if interaction else None
         continues = key is not None and self._interactions.continues(key, given, now)
+        if key is not None and not continues and (lacking := self._refusal_by_memory(arrival, key, now)):
+            return lacking
         use = self._expected_use(arrival, key, now)
         if refusal := self._refusal_by_budgets(arrival, key, use, continues, now):
             return refusal
@@ -106,6 +115,8 @@ class Decider:
         stage, token = 0, b""
         if key is not None:
             stage, token = self._interactions.admitted(key, given, now), self._interactions.token(key)
+            if working_set := self._working_set(arrival):
+                working_set.admitted(key, arrival.share, arrival.prompt_tokens, now)
         if not arrival.app_is_bound:
             return Permit(arrival, key, None, protected, stage, token, 1.0, reservation)
         subject = ExpectationSubject(caller.tenant, caller.app, stage)
@@ -135,16 +146,20 @@ class Decider:
         """Count the arrival of a call that was refused before `decide`; it counts only towards its user's limit."""
         self._throttle.refused(client, now)
 
-    def ended(self, permit: Permit, needed: Expectation | None, now: float) -> FinishedInteraction | None:
+    def ended(
+        self, permit: Permit, needed: Expectation | None, now: float, context: Context | None = None
+    ) -> FinishedInteraction | None:
         """Settle the permit of a call that has ended; return the interaction that closes with it, if one does.
 
-        `needed` are the tokens of the call, or None if it did not complete.
+        `needed` are the tokens of the call, and `context` is what it leaves; None if it did not complete.
         """
         arrival = permit.arrival
         if needed is not None and permit.subject is not None:
             self._expectations.observed(permit.subject, arrival.caller.client, needed)
         if permit.key is None:
             return None
+        if working_set := self._working_set(arrival):
+            working_set.ended(permit.key, arrival.prompt_tokens, context, now)
         return self._closed(self._interactions.finished(permit.key, end=arrival.last, now=now))
 
     def withdrawn(self, permit: Permit, now: float) -> FinishedInteraction | None:
@@ -156,6 +171,8 @@ class Decider:
         self.budgets.settle(permit.reservation, TokenUse(0, 0), now)
         if permit.key is None:
             return None
+        if working_set := self._working_set(permit.arrival):
+            working_set.ended(permit.key, permit.arrival.prompt_tokens, None, now)
         return self._closed(self._interactions.withdrawn(permit.key, permit.stage, now))
 
     def settle(self, reservation: Reservation, used: TokenUse, now: float) -> None:
@@ -191,11 +208,36 @@ class Decider:
         self._interactions.check_invariants()
         self._expectations.check_invariants()
         self.budgets.check_invariants()
+        for working_set in self._working_sets.values():
+            working_set.check_invariants()
 
     def _closed(self, finished: FinishedInteraction | None) -> FinishedInteraction | None:
         if finished is not None:
             self.budgets.closed(finished.key)
+            for working_set in self._working_sets.values():
+                working_set.closed(finished.key)
         return finished
+
+    def _working_set(self, arrival: Arrival) -> WorkingSets | None:
+        """Return the claims on the pool of an interactive call's model, under a throttle that protects interactions."""
+        if not (arrival.pool_tokens and self._throttle.protects) or arrival.background:
+            return None
+        found = self._working_sets.get(arrival.model)
+        if found is None:
+            found = self._working_sets[arrival.model] = WorkingSets(self._habits)
+        return found
+
+    def _refusal_by_memory(self, arrival: Arrival, key: InteractionKey, now: float) -> Rejected | None:
+        """Return how a new interaction is refused for which the pool has no memory; it does not count as a call."""
+        working_set = self._working_set(arrival)
+        if working_set is None:
+            return None
+        pool = PoolMemory(arrival.pool_tokens, arrival.overloaded)
+        reason = working_set.refusal(key, arrival.share, arrival.prompt_tokens, pool, now)
+        if not reason:
+            return None
+        message = f"overloaded, and {reason}; retry in {RETRY_SECONDS:.1f} s"
+        return Rejected(Outcome.THROTTLED_TENANT, RETRY_SECONDS, message, pool.tokens)
 
     def _expected_use(self, arrival: Arrival, key: InteractionKey | None, now: float) -> TokenUse:
         stage = arrival.stage if key is None else self._interactions.next_stage(key, arrival.token, now)

@@ -1,0 +1,147 @@
+"""Agents on a simulated pool: finished interactions, contexts computed twice, first tokens; by throttle and load.
+
+    python -m lab.bench.working_sets TRACES claude-code [--workers 2] [--loads 0.8,1.2,2] [--seconds 2400]
+
+TRACES is a folder with the published traces and the rates of ServeGen. A load of 1 starts as many interactions per hour
+as the pool finishes at most, under the best throttle. The first quarter of the time does not count. `oit, calls` is OIT
+whose gateways do not know the memory of the pool. With --isolated the pool has as many tenants as workers, and the
+interactions of each tenant also run alone on one worker.
+"""
+
+import argparse
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lab.bench.machine import commit
+from lab.bench.working_sets.agents import Agents
+from lab.bench.working_sets.sessions import RATES, Session, sessions, tenant_weights
+from serving.statistics import percentile
+from simulation.cluster import SimulatedCluster
+from simulation.spec import ClusterSpec, WorkerSpec
+from simulation.step_time import profile
+from throttler.core.profiles import RateLimits
+
+HOUR = 3600.0
+UNCOUNTED = 0.25  # of the time
+TENANTS = 8
+# Above what a tenant's share of these pools needs, so that the numbers of calls limit nobody.
+LIMITS = RateLimits(user_per_minute=600, app_per_minute=6000)
+THROTTLES = {
+    "none": ClusterSpec(throttle="none"),
+    "oit, calls": ClusterSpec(throttle="oit", reports_memory=False),
+    "oit": ClusterSpec(throttle="oit"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A trace on a kind of worker; `most` is how many interactions a worker finishes per hour."""
+
+    file: str
+    gpu: str
+    kv_tokens: int
+    longest: int  # tokens of a prompt
+    most: float
+
+
+# What is left of the GPU's memory beside the weights of Llama-3.1-8B, at 131,072 bytes for a token.
+CELLS = {
+    "claude-code": Cell("claudecode_requests.csv.gz", "h100", 400_000, 100_000, 88),
+    "mini-swe": Cell("agent_miniswe.csv.gz", "a10g", 40_000, 38_000, 60),
+    "orchestrator": Cell("agent_magagent.csv.gz", "a10g", 40_000, 38_000, 60),
+}
+
+
+def cluster(cell: Cell, throttle: str, workers: int) -> ClusterSpec:
+    """Return the pool of a cell under a throttle."""
+    worker = WorkerSpec(
+        profile=profile(cell.gpu, "llama-3.1-8b"),
+        kv_tokens=cell.kv_tokens // 64 * 64,
+        block_tokens=64,
+        max_running=64,
+        max_prompt_tokens=cell.longest,
+        max_output_tokens=20_000,
+        decode_run=4,
+    )
+    return replace(THROTTLES[throttle], workers=workers, worker=worker, limits=LIMITS)
+
+
+def run(spec: ClusterSpec, agents: Agents) -> Agents:
+    """Run a workload, and return it with what it has seen."""
+    SimulatedCluster(spec, agents).run()
+    return agents
+
+
+def row(name: str, load: float, agents: Agents, seconds: float) -> str:
+    """Return the table's row of a run."""
+    since = UNCOUNTED * seconds
+    per_hour = HOUR / (seconds - since)
+    answered = [call for call in agents.answered if since <= call.ended <= seconds]
+    finished = [agent for agent in agents.finished if since <= agent.ended <= seconds]
+    waits = [call.seconds for call in answered]
+    computed = sum(call.prompt - call.cached for call in answered) * per_hour / 1e6
+    again = sum(call.again for call in answered) * per_hour / 1e6
+    figures = (
+        f"{len(finished) * per_hour:.0f}",
+        f"{sum(agent.calls for agent in finished) * per_hour:,.0f}",
+        f"{len(answered) * per_hour:,.0f}",
+        f"{computed:.1f}",
+        f"{again:.1f}",
+        f"{percentile(waits, 50):.2f} / {percentile(waits, 99):.1f}",
+        f"{agents.refused:,}",
+    )
+    return f"| {load:g} | {name} | {' | '.join(figures)} |"
+
+
+def table(cell: Cell, taken: list[Session], weights: list[float], args: argparse.Namespace) -> None:
+    """Print the table of loads and throttles."""
+    print(
+        "| load | throttle | finished/h | their calls/h | calls/h | M computed/h | M again/h | first token | refused |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
+    for load in map(float, args.loads.split(",")):
+        for throttle in args.throttles.split(";"):
+            rate = load * cell.most * args.workers / HOUR
+            agents = Agents(taken, weights, rate, args.seconds, args.seed)
+            run(cluster(cell, throttle, args.workers), agents)
+            print(row(throttle, load, agents, args.seconds), flush=True)
+
+
+def isolated(cell: Cell, taken: list[Session], weights: list[float], args: argparse.Namespace) -> None:
+    """Print what each tenant finishes in the pool, and alone on one worker."""
+    weights = weights[: args.workers]
+    for load in map(float, args.loads.split(",")):
+        rate = load * cell.most * args.workers / HOUR
+        for throttle in args.throttles.split(";"):
+            agents = Agents(taken, weights, rate, args.seconds, args.seed)
+            together = Counter(each.tenant for each in run(cluster(cell, throttle, args.workers), agents).finished)
+            alone: Counter[str] = Counter()
+            for tenant in range(len(weights)):
+                agents = Agents(taken, weights, rate, args.seconds, args.seed, only=tenant)
+                alone += Counter(each.tenant for each in run(cluster(cell, throttle, 1), agents).finished)
+            shown = [f"{together[name]} ({alone[name]})" for name in sorted(together | alone)]
+            print(f"| {load:g} | {throttle} | {' | '.join(shown)} |", flush=True)
+
+
+def main() -> None:
+    """Run the benchmark; see the module's docstring."""
+    parser = argparse.ArgumentParser(prog="python -m lab.bench.working_sets", description=__doc__)
+    parser.add_argument("traces", type=Path)
+    parser.add_argument("cell", choices=CELLS)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--loads", default="0.8,1.2,2")
+    parser.add_argument("--throttles", default=";".join(THROTTLES))
+    parser.add_argument("--seconds", type=float, default=2400.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--isolated", action="store_true")
+    args = parser.parse_args()
+    cell = CELLS[args.cell]
+    taken = sessions(args.traces / cell.file, cell.longest)
+    weights = tenant_weights(args.traces / RATES, TENANTS)
+    print(f"{args.cell}: {len(taken)} interactions; {args.workers} workers; commit {commit()}\n")
+    (isolated if args.isolated else table)(cell, taken, weights, args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""Agents' working sets: which new interactions a pool's memory can take.
+
+The turns of an agent need the KV cache of its turns before. Where the contexts of all interactions in progress do not
+fit into the memory of the pool, each turn computes again what the last one left, and the pool does less work for
+everybody. Hence an interaction has a *claim* on as many tokens as it will probably come back with, its *footprint*. A
+new interaction is admitted while the claims fit; calls of an interaction that was admitted always pass.
+
+- The footprint is the largest context of its newest calls, or the contexts of its calls in flight together, without
+  the tokens that the app's interactions usually have in common. A young interaction counts as its app's mean one.
+- A claim ends when its interaction closes, and rests while the interaction is idle: when it has paused for longer than
+  its app usually does. What is opened and left therefore holds no memory.
+- Free memory goes to whoever comes, but not past somebody who waits below his part (`throttler.core.memory_parts`).
+- The claims are limited from the first overload on, to ROOM of the memory. As long as the pool is not overloaded the
+  limit grows: where computing contexts again is cheap, their memory need not hold back anybody.
+"""
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from serving.names import tenant_of
+from throttler.core.habits import PAUSES, PRIOR_PAUSE, AppHabits, Habits
+from throttler.core.interaction_tokens import InteractionKey
+from throttler.core.memory_parts import MICRO, MemoryParts, Path
+
+ROOM = 0.8  # of the memory: the rest is for calls without an interaction, and for unequal workers
+GROWTH_SECONDS = 1800.0  # without overload after which the limit has grown by the factor e
+RETRY_SECONDS = 5.0
+PATIENCE = 3 * RETRY_SECONDS  # how long a refused client counts as waiting
+# Calls in a group: the newest group and the one before count. Sub-agents may have smaller contexts than the agent that
+# waits for them.
+GROUP = 8
+
+
+class PoolMemory(NamedTuple):
+    """The pool of a call's model: the tokens of KV cache that its workers have together, and whether it is overloaded.
+
+    0 tokens mean that they are not known; then nothing is refused.
+    """
+
+    tokens: int
+    overloaded: bool
+
+
+class Context(NamedTuple):
+    """What a completed call leaves: its tokens, those of prompt and output, and how many of them it found cached."""
+
+    tokens: int
+    cached: int
+
+
+@dataclass(slots=True, eq=False)
+class _Claim:
+    key: InteractionKey
+    path: Path
+    habits: AppHabits
+    tokens: int = 0
+    rests: bool = True
+    in_flight: int = 0
+    prompts: int = 0  # tokens of the prompts in flight
+    paused: float = -math.inf  # when the latest call ended
+    pause: float = PRIOR_PAUSE  # for how long it counts from then on
+    completed: int = 0
+    largest: int = 0  # context of the newest group of calls
+    largest_before: int = 0  # of the group before
+
+
+class WorkingSets:
+    """The claims of the interactions in progress on one model's pool."""
+
+    def __init__(self, habits: Habits) -> None:
+        self.parts = MemoryParts()
+        self._habits = habits
+        self._claims: dict[InteractionKey, _Claim] = {}
+        # Claims that count and have no call in flight, by the pause after which they rest, the longest pausing first.
+        self._pausing = {pause: OrderedDict[InteractionKey, _Claim]() for pause in PAUSES}
+        self._growth = 1.0
+        self._looked_at: float | None = None  # time of the latest look at the overload, from the first overload on
+
+    def refusal(self, key: InteractionKey, share: float, prompt_tokens: int, pool: PoolMemory, now: float) -> str:
+        """Return why a new interaction is not admitted now, with which its client counts as waiting; empty: it is."""
+        limit = self._limit(pool, now)
+        if limit is None or key in self._claims:
+            return ""
+        self._rest(now)
+        habits, path = self._habits.of(tenant_of(key.client), key.app), _path(key, share)
+        tokens = max(prompt_tokens - habits.common_tokens, habits.mean_footprint)
+        held = self.parts.held
+        if not held or (held + tokens <= limit and not self.parts.must_yield(path, limit, now)):
+            return ""
+        self.parts.wait(path, limit, now, now + PATIENCE)
+        return f"interactions in progress hold {held:,} of {limit:,} tokens of the pool's memory"
+
+    def admitted(self, key: InteractionKey, share: float, prompt_tokens: int, now: float) -> None:
+        """Count an admitted call of an interaction."""
+        claim = self._claims.get(key)
+        if claim is None:
+            habits = self._habits.of(tenant_of(key.client), key.app)
+            claim = self._claims[key] = _Claim(key, _path(key, share), habits)
+            self.parts.got(claim.path)
+        elif not claim.in_flight:
+            claim.habits.paused(now - claim.paused)
+            self._pausing[claim.pause].pop(key, None)
+        claim.in_flight += 1
+        claim.prompts += prompt_tokens
+        self._resize(claim)
+
+    def ended(self, key: InteractionKey, prompt_tokens: int, context: Context | None, now: float) -> None:
+        """Count the end of an admitted call, which had `prompt_tokens` at its admission; `context` if it completed."""
+        claim = self._claims[key]
+        claim.in_flight -= 1
+        claim.prompts -= prompt_tokens
+        if context is not None:
+            if not claim.completed:
+                claim.habits.began(context.cached)
+            if claim.completed % GROUP == 0:
+                claim.largest_before, claim.largest = claim.largest, 0
+            claim.completed += 1
+            claim.largest = max(claim.largest, context.tokens)
+        if not claim.completed and not claim.in_flight:
+            self._drop(claim)
+            return
+        shown = self._resize(claim)
+        if context is not None:
+            claim.habits.held(shown)
+        if not claim.in_flight:
+            claim.paused, claim.pause = now, claim.habits.usual_pause
+            self._pausing[claim.pause][key] = claim
+
+    def closed(self, key: InteractionKey) -> None:
+        """Drop the claim of an interaction that has closed; one that was opened again under its name keeps it."""
+        claim = self._claims.get(key)
+        if claim is not None and not claim.in_flight:
+            self._drop(claim)
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError with detail when claims and sums contradict each other."""
+        self.parts.check_invariants()
+        active = [claim for claim in self._claims.values() if not claim.rests]
+        assert self.parts.held == sum(claim.tokens for claim in active), f"{self.parts.held}"
+        pausing = [claim for claims in self._pausing.values() for claim in claims.values()]
+        assert all(self._claims[claim.key] is claim and not claim.rests for claim in pausing), "a pause without a claim"
+        for claim in self._claims.values():
+            assert claim.tokens > 0, f"{claim.key}: claims nothing"
+            held = bool(claim.in_flight) + claim.rests + (claim.key in self._pausing[claim.pause])
+            assert held == 1, f"{claim.key}: {claim.in_flight} in flight, rests: {claim.rests}"
+
+    def _limit(self, pool: PoolMemory, now: float) -> int | None:
+        """Return how many tokens claims may have together, or None without a limit."""
+        if pool.overloaded:
+            self._growth = 1.0
+        elif self._looked_at is not None:
+            self._growth = min(self._growth * (1 + (now - self._looked_at) / GROWTH_SECONDS), 1e6)
+        if pool.overloaded or self._looked_at is not None:
+            self._looked_at = now
+        if not pool.tokens or self._looked_at is None:
+            return None
+        return int(ROOM * self._growth * pool.tokens)
+
+    def _rest(self, now: float) -> None:
+        """Let the claims rest of the interactions that are idle."""
+        for pause, claims in self._pausing.items():
+            while claims and now - (first := next(iter(claims.values()))).paused >= pause:
+                del claims[first.key]
+                first.rests = True
+                self.parts.change(first.path, -first.tokens)
+
+    def _resize(self, claim: _Claim) -> int:
+        """Set the claim to the footprint, also one that rested; return what the interaction itself has shown of it."""
+        habits = claim.habits
+        shown = max(0, max(claim.prompts, claim.largest, claim.largest_before) - habits.common_tokens)
+        tokens = max(1, shown, habits.mean_footprint)
+        change = tokens if claim.rests else tokens - claim.tokens
+        claim.tokens, claim.rests = tokens, False
+        if change:
+            self.parts.change(claim.path, change)
+        return shown
+
+    def _drop(self, claim: _Claim) -> None:
+        del self._claims[claim.key]
+        self._pausing[claim.pause].pop(claim.key, None)
+        if not claim.rests:
+            claim.rests = True
+            self.parts.change(claim.path, -claim.tokens)
+
+
+def _path(key: InteractionKey, share: float) -> Path:
+    return ((tenant_of(key.client), max(1, round(share * MICRO))), (key.client, 1))
