@@ -167,7 +167,7 @@ class Batcher:
 
         There is no run, and no length, while a prompt is being computed, or when pages run out.
         """
-        if steps == 1 or any(tokens > 1 for _, tokens in shares):
+        if steps == 1 or any(max(tokens, request.due - request.computed) > 1 for request, tokens in shares):
             return ()
         lengths = [min(steps, request.budget - len(request.tokens)) for request, _ in shares]
         if max(lengths) == 1 or not all(

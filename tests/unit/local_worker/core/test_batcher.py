@@ -850,6 +850,19 @@ def test_a_run_of_decoding_steps_is_charged_by_its_tokens_and_ends_with_its_last
     batcher.check_invariants()
 
 
+def test_a_prompt_of_which_a_step_computes_one_token_begins_no_run() -> None:
+    batcher = make_batcher(policy="dlpm", token_budget=2, decode_run=4)
+    batcher.queue.submit(make_request([1], sampling=SamplingParams(max_tokens=20)), 0.0)
+    plan = batcher.plan(0.0)
+    assert plan is not None
+    batcher.commit(plan, StepResult((), runs=((5, 5, 5, 5),)))
+    batcher.queue.submit(make_request([2] * 5, arrival=1, sampling=SamplingParams(max_tokens=8)), 0.0)
+    plan = batcher.plan(0.0)
+    assert plan is not None
+    assert [(piece.stop - piece.start, piece.samples) for _, piece in plan.parts] == [(1, True), (1, False)]
+    assert plan.lengths == ()
+
+
 @pytest.mark.parametrize(
     ("prompt", "output", "lengths"),
     [(1, 8, (4,)), (1, 3, (3,)), (2, 8, ()), (1, 1, ())],
