@@ -70,6 +70,7 @@ class Batcher:
     def plan(self, now: float) -> Plan | None:
         """Admit requests as the policy chooses, and divide the step among the running ones. Return None if there is
         nothing to compute, or nothing before the next commit. At most one plan may be uncommitted at the call."""
+        self._cache.advance(now)
         self.queue.note_cached_blocks()
         can_enter = self._extend_pages(now)
         if not can_enter:

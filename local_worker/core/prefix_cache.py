@@ -6,12 +6,12 @@ of another prefix (design section 3).
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from fairlead.token_ids import pack_ids
 from local_worker.core.blocks_underway import BlocksUnderway
 from local_worker.core.cached_block import CachedBlock
-from local_worker.core.idle_pages import IdlePages
+from local_worker.core.fair_pages import NOBODY, FairPages, Leaving
 from local_worker.core.request import Request
 from serving.blocks import Link, chain, unpack_digests
 
@@ -20,7 +20,8 @@ class PrefixCache:
     """An allocator of `pages` pages of `block_tokens` tokens each. Unless noted, a method takes O(pages of the
     request).
 
-    With `strict_paper` the least recently used page is evicted first, whatever waits, as in the papers' systems.
+    With `strict_paper` the least recently used page is evicted first, whoever has used it and whatever waits, as in the
+    papers' systems.
     """
 
     def __init__(self, pages: int, block_tokens: int, strict_paper: bool = False) -> None:
@@ -30,9 +31,8 @@ class PrefixCache:
         self._references = [0] * pages
         self._blocks: dict[int, CachedBlock] = {}  # page -> content, for published pages
         self._by_digest: dict[int, int] = {}  # digest -> page
-        self._idle = IdlePages(self._blocks, self._by_digest)
+        self._fair = FairPages(self._references, self._blocks, self._by_digest, is_fair=not strict_paper)
         self._underway = BlocksUnderway()
-        self._strict = strict_paper
         # Changes since `take_events`, in order of time: digest -> its parent (0: no parent); None when evicted.
         self._changes: dict[int, int | None] = {}
         self._newly_cached: list[int] = []  # digests that were cached since `take_new`
@@ -40,7 +40,7 @@ class PrefixCache:
     @property
     def referenced(self) -> int:
         """The number of pages that running requests use."""
-        return self.pages - len(self._free) - len(self._idle)
+        return self.pages - len(self._free) - self._fair.idle
 
     @property
     def tokens_used(self) -> int:
@@ -62,20 +62,18 @@ class PrefixCache:
         while blocks < most and (page := self._next(request, blocks, page)) is not None:
             blocks += 1
         request.matched_blocks = blocks
-        if self._idle.is_waiting(request):
-            self._idle.spare(request)
+        self._fair.matched(request)
         return blocks * self.block_tokens
 
     def arrived(self, request: Request) -> None:
         """Look up the prefix of `request`, and evict it after everything else until the request is admitted or
         `withdrawn`."""
         self.match(request)
-        if not self._strict:
-            self._idle.spare(request)
+        self._fair.waits(request)
 
     def withdrawn(self, request: Request) -> None:
         """Spare what `request` matches no longer."""
-        self._idle.left(request)
+        self._fair.withdrawn(request)
 
     def is_underway(self, request: Request) -> bool:
         """Return whether a running request is computing the first block that `request` did not match at the last
@@ -97,17 +95,16 @@ class PrefixCache:
         `tokens` tokens; None if all of them do not suffice. O(pages of `request` and of those that leave)."""
         matched = self._match(request)
         fresh = self.pages_for(tokens) - len(matched)
-        room = len(self._free) + len(self._idle) - sum(1 for page in matched if page in self._idle)
-        spared, uses = {*matched}, Counter[int]()
+        leaving_now, uses = Leaving(), Counter(matched)
         needed: list[Request] = []
         others = iter(leaving)
-        while fresh > room:
+        while fresh > self._room(request, matched, fresh, leaving_now):
             other = next(others, None)
             if other is None:
                 return None
             needed.append(other)
             uses.update(other.pages)
-            room += sum(1 for page in other.pages if uses[page] == self._references[page] and page not in spared)
+            self._fair.leave(leaving_now, other, uses)
         return needed
 
     def admit(self, request: Request, tokens: int) -> int | None:
@@ -115,13 +112,10 @@ class PrefixCache:
         do not fit."""
         matched = self._match(request)
         fresh = self.pages_for(tokens) - len(matched)
-        idle = len(self._idle) - sum(1 for page in matched if page in self._idle)
-        if fresh > len(self._free) + idle:
+        if fresh > self._room(request, matched, fresh):
             return None
-        for page in matched:
-            self._reference(page)
-        self._idle.left(request)
-        request.pages = matched + self._take(fresh)
+        self._fair.admitted(request, matched, fresh)
+        request.pages = matched + self._take(fresh, request)
         request.shared = len(matched)
         self._underway.admitted(request)
         request.computed = len(matched) * self.block_tokens
@@ -135,9 +129,10 @@ class PrefixCache:
         fresh = self.pages_for(tokens) - len(request.pages)
         if fresh <= 0:
             return True
-        if fresh > len(self._free) + len(self._idle):
+        if fresh > len(self._free) + self._fair.idle:
             return False
-        request.pages += self._take(fresh)
+        self._fair.grew(request, fresh)
+        request.pages += self._take(fresh, request)
         return True
 
     def pages_for(self, tokens: int) -> int:
@@ -164,12 +159,13 @@ class PrefixCache:
             self._underway.cached(digest)
             if page == own:
                 self._blocks[own] = block
-                self._idle.published(own)
+                self._fair.published(request, own)
                 self._record_change(digest, digests[index - 1] if index else 0)
                 self._newly_cached.append(digest)
             elif self._blocks[page] == block:
-                self._dereference(own)
-                self._reference(page)
+                self._references[own] = 0
+                self._free.append(own)
+                self._fair.adopted(request, page)
                 pages[index] = page
             else:
                 self._underway.left(request)
@@ -184,8 +180,10 @@ class PrefixCache:
     def finished(self, request: Request) -> None:
         """Release the pages of `request`; published pages stay cached until they are evicted."""
         self._underway.left(request)
-        for page in reversed(request.pages):
-            self._dereference(page)
+        for page in reversed(request.pages[request.shared :]):
+            self._references[page] = 0
+            self._free.append(page)
+        self._fair.finished(request)
         request.pages, request.shared = [], 0
 
     def snapshot(self) -> tuple[Link, ...]:
@@ -242,38 +240,38 @@ class PrefixCache:
 
     def flush(self) -> None:
         """Evict every page that no running request uses. O(pages)."""
-        self._free += [self._evict() for _ in range(len(self._idle))]
+        self._free += [self._evict(None) for _ in range(self._fair.idle)]
 
-    def _take(self, count: int) -> list[int]:
-        """Return `count` pages for a new owner: free pages first, then idle ones."""
+    def _take(self, count: int, request: Request) -> list[int]:
+        """Return `count` pages for `request`: free pages first, then idle ones."""
         kept = max(0, len(self._free) - count)
         pages = self._free[kept:][::-1]
         del self._free[kept:]
         while len(pages) < count:
-            pages.append(self._evict())
+            pages.append(self._evict(request))
         for page in pages:
             self._references[page] = 1
         return pages
 
-    def _evict(self) -> int:
-        page = self._idle.pop()
+    def _evict(self, request: Request | None) -> int:
+        page = self._fair.evict(request)
         digest = self._blocks.pop(page).digest
         del self._by_digest[digest]
         self._record_change(digest, None)
         return page
 
-    def _reference(self, page: int) -> None:
-        self._idle.discard(page)
-        self._references[page] += 1
+    def advance(self, now: float) -> None:
+        """Tell the time in seconds: who had no request for long is not entitled to a part of the pages any more."""
+        self._fair.advance(now)
 
-    def _dereference(self, page: int) -> None:
-        self._references[page] -= 1
-        if self._references[page]:
-            return
-        if page in self._blocks:
-            self._idle.add(page)
-        else:
-            self._free.append(page)
+    def _room(self, request: Request, matched: Sequence[int], fresh: int, leaving: Leaving = NOBODY) -> int:
+        """Return the number of pages that `request` may take beside those that it `matched`, or at least `fresh`, when
+        those `leaving` have left."""
+        free = len(self._free) + leaving.free
+        if fresh <= free:
+            return free
+        idle = sum(1 for page in matched if not self._references[page])
+        return free + self._fair.available(request, fresh - free + idle, leaving) - idle
 
     def check_invariants(self, running: list[Request]) -> None:
         """Raise AssertionError unless each page is free, idle or referenced, and the references equal the uses by
@@ -283,9 +281,10 @@ class PrefixCache:
             for page in request.pages:
                 uses[page] += 1
         assert uses == self._references, f"references {self._references} but uses {uses}"
-        places = sorted([*self._free, *self._idle, *(page for page, count in enumerate(uses) if count)])
+        idle = [page for page in self._blocks if not uses[page]]
+        places = sorted([*self._free, *idle, *(page for page, count in enumerate(uses) if count)])
         assert places == list(range(self.pages)), f"each page is free, idle or referenced once, not {places}"
-        self._idle.check_invariants()
+        self._fair.check_invariants(running)
         self._underway.check_invariants(running)
         both = self._blocks.keys() & {*self._free}
         assert not both, f"pages {both} are free and published"

@@ -15,6 +15,7 @@ from local_worker.core.accounts.account import Path
 from local_worker.core.accounts.levels import FairnessLevels
 from local_worker.core.batch import StepResult
 from local_worker.core.batcher import Batcher
+from local_worker.core.fair_pages import NOBODY, FairPages
 from local_worker.core.limits import AdmissionMode
 from local_worker.core.plan import Plan
 from local_worker.core.policies.classes import ClassedPolicy
@@ -130,8 +131,11 @@ def test_interactive_requests_get_in_each_step_what_they_get_without_the_backgro
     lower = history(dice, 0.6, LONGEST, True)
     both = sorted([*upper, *lower], key=lambda arrival: arrival.step)
     # The numbers of interactive requests are those without the others.
-    alone = replayed(seed, upper)
     with pytest.MonkeyPatch.context() as patch:
+        # Idle pages that are kept for who pauses: the only background request takes them, and gives way with them, so
+        # that an interactive request would find more room than alone.
+        patch.setattr(FairPages, "available", lambda self, request, most, leaving=NOBODY: self.idle + leaving.idle)
+        alone = replayed(seed, upper)
         patch.setattr(floor, "PATIENCE", 10**9)
         beside = replayed(seed, both)
     places = {number: place for place, number in enumerate(n for n, each in enumerate(both) if not each.background)}

@@ -1,0 +1,93 @@
+"""What a worker's decisions cost with many interactions and a full KV cache of many blocks.
+
+    python -m lab.bench.page_decisions
+
+Interactions of users of tenants call in closed loops; a call repeats the blocks of the call before and adds some. The
+driver executes nothing: a row is the processor time of submissions, plans and commits per request. The cache evicts
+fairly, or what was used longest ago.
+"""
+
+import time
+from dataclasses import replace
+from random import Random
+
+from lab.bench.fair_slices.driven import commit, request_of
+from local_worker.core.batcher import Batcher
+from local_worker.core.prefix_cache import PrefixCache
+from local_worker.core.queue import RequestQueue
+from simulation.spec import SERVED
+
+INTERACTIONS = 10_000
+BLOCKS = 100_000
+BLOCK_TOKENS = 16
+TENANTS = 20
+USERS = 50  # of each tenant
+KEPT = 8  # blocks with which an interaction begins
+ADDED = 4  # blocks that a call adds to the prompt of the call before
+MOST_BLOCKS = 32  # of a prompt, after which the interaction begins anew
+WARM = 12_000  # requests before the measurement, which fill the cache
+MEASURED = 8_000  # requests
+
+
+class Loop:
+    """Closed loops over a batcher: each interaction has a call open at any time."""
+
+    def __init__(self, strict_paper: bool) -> None:
+        spec = replace(SERVED, kv_tokens=BLOCKS * BLOCK_TOKENS, block_tokens=BLOCK_TOKENS)
+        spec = replace(spec, fairness_levels="tenant,user,interaction")
+        cache = PrefixCache(BLOCKS, BLOCK_TOKENS, strict_paper)
+        queue = RequestQueue(spec.make_policy(), cache, spec.make_cost(), spec.limits)
+        self._batcher = Batcher(queue, ())
+        self._random = Random(1)
+        self._prompts = {each: self._tokens(KEPT) for each in range(INTERACTIONS)}
+        self._arrivals = 0
+        self.seconds = 0.0
+
+    def _tokens(self, blocks: int) -> list[int]:
+        return [self._random.randrange(1000, 30_000) for _ in range(blocks * BLOCK_TOKENS)]
+
+    def run(self, requests: int) -> None:
+        """Serve `requests` more."""
+        open_now = len(self._batcher.queue.waiting)
+        for interaction in range(open_now, INTERACTIONS):
+            self._submit(interaction)
+        served = 0
+        while served < requests:
+            began = time.process_time()
+            plan = self._batcher.plan(self._arrivals / 1000)
+            self.seconds += time.process_time() - began
+            assert plan is not None, "somebody waits"
+            ended = [request for request in plan.requests if request.due >= len(request.tokens)]
+            began = time.process_time()
+            commit(self._batcher, plan)
+            self.seconds += time.process_time() - began
+            for request in ended:
+                if request not in self._batcher.queue.running:
+                    served += 1
+                    self._submit(int(request.interaction))
+
+    def _submit(self, interaction: int) -> None:
+        before = self._prompts[interaction]
+        kept = before if len(before) < MOST_BLOCKS * BLOCK_TOKENS else before[: KEPT * BLOCK_TOKENS]
+        prompt = self._prompts[interaction] = kept + self._tokens(ADDED)
+        tenant, user = interaction % TENANTS, interaction % (TENANTS * USERS)
+        request = request_of(f"t{tenant}/u{user}", prompt, 1, self._arrivals, BLOCK_TOKENS)
+        request.interaction = str(interaction)
+        self._arrivals += 1
+        began = time.process_time()
+        self._batcher.queue.submit(request, self._arrivals / 1000)
+        self.seconds += time.process_time() - began
+
+
+def main() -> None:
+    """Run the benchmark; see the module's docstring."""
+    for name, strict in (("used longest ago", True), ("fair", False)):
+        loop = Loop(strict)
+        loop.run(WARM)
+        loop.seconds = 0.0
+        loop.run(MEASURED)
+        print(f"| {name} | {loop.seconds / MEASURED * 1e6:,.0f} us per request |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""The pages that one client has used, in the order in which it gives them up: least recently used first, but pages that
+its waiting requests match go last.
+
+A waiting request is known to need its prefix, unlike the next user of any other page.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+
+from local_worker.core.cached_block import CachedBlock
+from local_worker.core.request import Request
+
+NO_BLOCK = 0  # in place of the digest of a last block, for requests that match nothing
+
+
+class ClientPages:
+    """The published pages of one client. It gives up no page before those that follow it: their content cannot be found
+    without it. Nor does it give up a page that its own running requests use.
+
+    `blocks` holds the contents of all published pages, `pages` the page of each digest.
+    """
+
+    def __init__(self, blocks: Mapping[int, CachedBlock], pages: Mapping[int, int]) -> None:
+        self._blocks = blocks
+        self._pages = pages
+        self._uses: dict[int, int] = {}  # page -> number of the client's running requests that use it
+        self._followers: Counter[int] = Counter()  # page -> number of the client's pages that follow it
+        self._unused: OrderedDict[int, None] = OrderedDict()  # least recently used first
+        self._spared: OrderedDict[int, None] = OrderedDict()  # needed when their turn came; the first goes first
+        self._ends: dict[Request, int] = {}  # waiting request -> digest of the last block that it matches
+        self._awaited: Counter[int] = Counter()  # digest -> number of waiting requests whose match ends there
+
+    def __len__(self) -> int:
+        return len(self._uses) + len(self._unused) + len(self._spared)
+
+    def __iter__(self) -> Iterator[int]:
+        """Iterate over the pages in no particular order."""
+        return chain(self._uses, self._unused, self._spared)
+
+    def __contains__(self, page: int) -> bool:
+        return page in self._uses or page in self._unused or page in self._spared
+
+    def gives_unneeded(self) -> bool:
+        """Return whether the client can give up a page that none of its waiting requests needs."""
+        while self._unused:
+            page = next(iter(self._unused))
+            if not self._followers[page] and self._blocks[page].digest not in self._awaited:
+                return True
+            del self._unused[page]
+            self._spared[page] = None
+        return False
+
+    @property
+    def has_spared(self) -> bool:
+        """Whether the client can give up a page that its waiting requests need."""
+        return bool(self._spared)
+
+    def use(self, pages: Iterable[int]) -> None:
+        """Record that a running request of the client uses `pages`, which may be new to the client."""
+        uses, unused, spared = self._uses, self._unused, self._spared
+        for page in pages:
+            count = uses.get(page, 0)
+            uses[page] = count + 1
+            if count:
+                continue
+            if page in unused:
+                del unused[page]
+            elif page in spared:
+                del spared[page]
+            elif (parent := self._blocks[page].parent) is not None:
+                self._followers[parent] += 1
+
+    def release(self, pages: Iterable[int]) -> None:
+        """Record that a running request of the client uses `pages` no longer; those that follow others come first."""
+        uses, unused = self._uses, self._unused
+        for page in pages:
+            count = uses[page] - 1
+            if count:
+                uses[page] = count
+            else:
+                del uses[page]
+                unused[page] = None
+
+    def pop(self) -> int:
+        """Remove and return the page to give up; there must be one."""
+        while True:
+            pages = self._unused if self.gives_unneeded() else self._spared
+            page, _ = pages.popitem(last=False)
+            if not self._followers[page]:
+                break
+            self._spared[page] = None
+        del self._followers[page]
+        parent = self._blocks[page].parent
+        if parent is not None:
+            self._followers[parent] -= 1
+        return page
+
+    def is_waiting(self, request: Request) -> bool:
+        """Return whether the pages that `request` matches are spared."""
+        return request in self._ends
+
+    def spare(self, request: Request) -> None:
+        """Spare the pages that `request`, which waits, matches now, and none that it matched before."""
+        digest = request.digests[request.matched_blocks - 1] if request.matched_blocks else NO_BLOCK
+        if self._ends.get(request) != digest:
+            self.left(request)
+            self._ends[request] = digest
+            self._awaited[digest] += 1
+
+    def left(self, request: Request) -> None:
+        """Spare no page for `request`, which waits no longer."""
+        digest = self._ends.pop(request, None)
+        if digest is None:
+            return
+        self._awaited[digest] -= 1
+        if not self._awaited[digest]:
+            del self._awaited[digest]
+            self._spare_no_longer(digest)
+
+    def _spare_no_longer(self, digest: int) -> None:
+        """Make the page of `digest`, and the pages before it that were spared for it alone, the next to be given up."""
+        spared_for_it: list[int] = []
+        page = self._pages.get(digest)
+        while page is not None and page in self._spared and self._followers[page] == min(len(spared_for_it), 1):
+            if self._blocks[page].digest in self._awaited:
+                break
+            spared_for_it.append(page)
+            page = self._blocks[page].parent
+        for each in reversed(spared_for_it):
+            del self._spared[each]
+            self._unused[each] = None
+            self._unused.move_to_end(each, last=False)
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when a page is in two places, has no parent here, or a count is wrong."""
+        pages = {*self}
+        assert len(pages) == len(self), "a page is used, unused or spared twice"
+        followers = Counter(self._blocks[page].parent for page in pages)
+        del followers[None]
+        assert +self._followers == followers, f"followers {self._followers}, not {followers}"
+        assert followers.keys() <= pages, "a client has a page without the page before"
+        awaited = {**Counter(self._ends.values())}
+        assert {**self._awaited} == awaited, f"awaited {self._awaited}, ends {self._ends}"

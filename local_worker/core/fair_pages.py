@@ -1,0 +1,295 @@
+"""Who pays for which page of the KV cache, and whose page is evicted: of the account that pays for most by weight.
+
+Each account of the fairness tree is entitled to a part of the pages by its weight. A victim is found by a descent from
+the root: at each level the account that pays for most by weight, as long as it is above its part. Who has left goes
+before all others. Nobody within its part loses a page while another one is above its part and has one to give. See
+docs/fairness.md, "Pages".
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from local_worker.core.accounts.account import Path
+from local_worker.core.cached_block import CachedBlock
+from local_worker.core.page_account import PAGE, ClientAccount, PageAccount
+from local_worker.core.page_tree import PageTree
+from local_worker.core.request import Request
+from local_worker.core.shared_page import SharedPage
+
+
+class Leaving:
+    """What running requests release when they leave."""
+
+    def __init__(self) -> None:
+        self.free = 0  # number of pages that become free
+        self.idle = 0  # number of pages that become idle
+        self.running = Counter[PageAccount]()  # account -> number of the requests
+        self.pages = Counter[PageAccount]()  # account -> number of pages that become idle and that nobody else has used
+
+    def of(self, account: PageAccount) -> int:
+        """Return the number of idle pages that nobody beside `account` has used."""
+        return account.idle + self.pages[account]
+
+
+NOBODY = Leaving()
+
+
+class FairPages:
+    """The accounts of `pages` pages, of which `references` has the numbers of running requests.
+
+    `blocks` holds the contents of all published pages, `by_digest` the page of each digest. Without `is_fair` all
+    clients have one account, whose least recently used page is evicted first.
+    """
+
+    def __init__(
+        self,
+        references: list[int],
+        blocks: Mapping[int, CachedBlock],
+        by_digest: Mapping[int, int],
+        is_fair: bool = True,
+    ) -> None:
+        self._references = references
+        self._is_fair = is_fair
+        self._tree = PageTree(blocks, by_digest)
+        self._payers: dict[int, ClientAccount | SharedPage] = {}  # published page -> who pays for it
+        self._accounts: dict[Request, ClientAccount] = {}  # of requests that wait or run
+        self._uses = 0
+        self.idle = 0  # number of published pages that no running request uses
+
+    def advance(self, now: float) -> None:
+        """Let accounts leave that had no request for long; see PageTree."""
+        self._tree.advance(now)
+
+    def waits(self, request: Request) -> None:
+        """Give up last what `request`, which waits, matches now."""
+        account = self._account(request)
+        if self._is_fair:
+            account.pages.spare(request)
+            account.rank()
+
+    def matched(self, request: Request) -> None:
+        """Give up last what `request` matches now, if it waits."""
+        account = self._accounts.get(request)
+        if account is not None and account.pages.is_waiting(request):
+            account.pages.spare(request)
+            account.rank()
+
+    def withdrawn(self, request: Request) -> None:
+        """Forget a request that has waited."""
+        account = self._accounts.pop(request, None)
+        if account is not None:
+            account.pages.left(request)
+            account.rank()
+            self._tree.ended(account)
+
+    def _account(self, request: Request) -> ClientAccount:
+        account = self._accounts.get(request)
+        if account is None:
+            path: Path = request.path if self._is_fair else ()
+            account = self._accounts[request] = self._tree.arrived(request, path or ("",))
+        return account
+
+    def admitted(self, request: Request, matched: Sequence[int], fresh: int) -> None:
+        """Charge for the pages of `request`, which runs: those that it matched, and `fresh` others."""
+        account = self._account(request)
+        account.pages.left(request)
+        account.count_running(1)
+        if not request.preemptions:
+            account.asked(request.digests)
+        self._use(account, matched)
+        account.pay(fresh * PAGE)
+        self._rank(account)
+
+    def grew(self, request: Request, pages: int) -> None:
+        """Charge for `pages` more of a running `request`."""
+        account = self._accounts[request]
+        account.pay(pages * PAGE)
+        account.rank()
+
+    def published(self, request: Request, page: int) -> None:
+        """Record that `page`, which `request` has filled, is available to others."""
+        account = self._accounts[request]
+        account.pages.use((page,))
+        self._payers[page] = account
+
+    def adopted(self, request: Request, page: int) -> None:
+        """Record that `request` uses the published `page` in place of one of its own."""
+        account = self._accounts[request]
+        account.pay(-PAGE)
+        self._use(account, (page,))
+        account.rank()
+
+    def _use(self, account: ClientAccount, pages: Sequence[int]) -> None:
+        """Let a running request of `account` use published `pages`."""
+        references, payers, own = self._references, self._payers, 0
+        relieved: dict[ClientAccount, None] = {}
+        for page in pages:
+            payer = payers[page]
+            if not references[page]:
+                self.idle -= 1
+                if payer is account:
+                    own += 1
+                elif isinstance(payer, ClientAccount):
+                    payer.count_idle(-1)
+            references[page] += 1
+            if payer is not account:
+                if isinstance(payer, ClientAccount):
+                    payer = payers[page] = SharedPage(payer)
+                if (other := payer.used(account)) is not None:
+                    relieved[other] = None
+        account.count_idle(-own)
+        account.pages.use(pages)
+        for other in relieved:
+            other.rank()
+
+    def finished(self, request: Request) -> None:
+        """Release the published pages of `request`, which runs no longer, the last one first."""
+        account = self._accounts.pop(request)
+        references, payers, own = self._references, self._payers, 0
+        pages = request.pages[request.shared - 1 :: -1] if request.shared else []
+        for page in pages:
+            references[page] -= 1
+            if not references[page]:
+                self.idle += 1
+                own += payers[page] is account  # any other payer shares the page, since a user of it pays
+        account.count_idle(own)
+        account.pages.release(pages)
+        account.pay((request.shared - len(request.pages)) * PAGE)
+        account.count_running(-1)
+        account.ended()
+        self._rank(account)
+        self._tree.ended(account)
+
+    def _rank(self, account: ClientAccount) -> None:
+        self._uses += 1
+        account.used = self._uses
+        account.rank()
+
+    def available(self, request: Request, most: int, leaving: Leaving = NOBODY) -> int:
+        """Return how many idle pages `request` may take when those `leaving` have left, or a number of at least `most`.
+
+        While an account of its path has running requests, it takes nothing from siblings within their parts but what
+        they are unlikely to need. The only request of an account, or of the background class, may take any page: it
+        could never run otherwise.
+        """
+        root, gone = self._tree.root, self._tree.gone
+        group, count = root, leaving.of(gone)
+        account = self._account(request)
+        if not account.is_here:
+            if gone.running == leaving.running[gone]:
+                return self.idle + leaving.idle
+            return count + max(root.idle - root.kept, self._surplus(root, account, most - count, leaving))
+        for mine in (*reversed(account.above[:-1]), account):
+            if mine.running == leaving.running[mine]:
+                return self.idle + leaving.idle if group is root else count + leaving.of(group)
+            if count < most:
+                unlikely = group.idle - group.kept - (mine.idle - mine.kept)
+                count += max(unlikely, self._surplus(group, mine, most - count, leaving))
+            group = mine
+        return count + leaving.of(account)
+
+    def _surplus(self, group: PageAccount, mine: PageAccount, most: int, leaving: Leaving) -> int:
+        """Return how many idle pages siblings of `mine` have above their parts, up to about `most`."""
+        pages = len(self._references)
+        count = sum(
+            min(leaving.of(member), member.beyond(pages))
+            for member in leaving.pages
+            if member.parent is group and member is not mine
+        )
+        for ranks in (group.gives, group.spares):
+            seen = []
+            while count < most and (first := ranks.first()) is not None:
+                member = group.members[first[1]]
+                beyond = member.beyond(pages)
+                if not beyond:
+                    break
+                if member is not mine and member not in leaving.pages:
+                    count += min(member.idle, beyond)
+                ranks.discard(member.name)
+                seen.append(first)
+            for key, name in seen:
+                ranks.put(name, key)
+        return count
+
+    def leave(self, leaving: Leaving, request: Request, uses: Counter[int]) -> None:
+        """Count in `leaving` a running `request`; `uses` has the uses of pages by all that leave."""
+        account = self._accounts[request]
+        freed = [page for page in request.pages[: request.shared] if uses[page] == self._references[page]]
+        leaving.free += len(request.pages) - request.shared
+        leaving.idle += len(freed)
+        own = sum(self._payers[page] is account for page in freed)
+        for each in (account, *account.above):
+            leaving.running[each] += 1
+            leaving.pages[each] += own
+
+    def evict(self, request: Request | None) -> int:
+        """Return the page to evict, for `request` if it is given; there must be an idle one."""
+        taker = None if request is None else self._account(request)
+        while True:
+            account = self._victim(taker)
+            page = self._give_up(account)
+            if page is not None:
+                self.idle -= 1
+                return page
+
+    def _victim(self, taker: ClientAccount | None) -> ClientAccount:
+        gone = self._tree.gone
+        first = gone.gives.least() or gone.spares.least()
+        account = self._tree.root if first is None else gone.members[first]
+        while not isinstance(account, ClientAccount):
+            account = self._furthest(account, taker)
+        return account
+
+    def _furthest(self, group: PageAccount, taker: ClientAccount | None) -> PageAccount:
+        """Return the member of `group` that gives a page: the furthest above its part, or else that of `taker`."""
+        found = []
+        for ranks in (group.gives, group.spares):
+            if (first := ranks.first()) is not None:
+                member = group.members[first[1]]
+                if member.beyond(len(self._references)):
+                    return member
+                found.append(member)
+        mine = next((each for each in (taker, *taker.above) if each.parent is group), None) if taker else None
+        if mine is not None and (mine.name in group.gives or mine.name in group.spares):
+            return mine
+        return found[0]
+
+    def _give_up(self, account: ClientAccount) -> int | None:
+        """Let `account` give up a page; return the page if nobody else has used it."""
+        page = account.pages.pop()
+        payer = self._payers[page]
+        if isinstance(payer, SharedPage):
+            heir = payer.given_up(account)
+            if len(payer) == 1:
+                self._payers[page] = heir
+                if not self._references[page]:
+                    heir.count_idle(1)
+            heir.rank()
+        else:
+            del self._payers[page]
+            account.pay(-PAGE)
+            account.count_idle(-1)
+        account.rank()
+        if not account.is_here:
+            self._tree.forget_empty(account)
+        return page if payer is account else None
+
+    def check_invariants(self, running: Iterable[Request]) -> None:
+        """Raise AssertionError unless each page is paid for by those that have used it, and all sums are right."""
+        held = dict.fromkeys(self._tree, 0)
+        idle = dict.fromkeys(self._tree, 0)
+        for request in running:
+            held[self._accounts[request]] += (len(request.pages) - request.shared) * PAGE
+        for account in self._tree:
+            for page in account.pages:
+                payer = self._payers[page]
+                if isinstance(payer, SharedPage):
+                    payer.check_invariants()
+                    assert len(payer) > 1, f"one client shares page {page}"
+                held[account] += payer.part(account) if isinstance(payer, SharedPage) else PAGE
+                idle[account] += payer is account and not self._references[page]
+        for account in self._tree:
+            assert account.held == held[account], f"{account.path} pays {account.held}, not {held[account]}"
+            assert account.idle == idle[account], f"{account.path}: {account.idle} idle, not {idle[account]}"
+        assert self.idle == sum(not self._references[page] for page in self._payers), f"{self.idle} pages are idle"
+        self._tree.check_invariants()

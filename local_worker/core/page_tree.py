@@ -1,0 +1,117 @@
+"""The accounts that are entitled to a part of the KV cache: those with requests, and those that had one in the window.
+
+Who pauses keeps its part, and who has left holds nothing for ever. The window is in seconds, so that nobody else's
+requests can make it shorter.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+
+from local_worker.core.accounts.account import Path
+from local_worker.core.cached_block import CachedBlock
+from local_worker.core.client_pages import ClientPages
+from local_worker.core.page_account import ClientAccount, PageAccount
+from local_worker.core.request import Request
+
+BACKGROUND = ""  # above the paths of the background class
+WINDOW_SECONDS = 60.0  # for which an account without requests keeps its part
+
+
+class PageTree:
+    """The tree of page accounts. Accounts that have left keep their pages until others take them.
+
+    `blocks` holds the contents of all published pages, `pages` the page of each digest.
+    """
+
+    def __init__(self, blocks: Mapping[int, CachedBlock], pages: Mapping[int, int]) -> None:
+        self._blocks = blocks
+        self._pages = pages
+        self.root = PageAccount()
+        self.gone = PageAccount()  # above all that have left, and those of the background class, who are never here
+        self._leaves: dict[Path, ClientAccount] = {}
+        self._quiet: OrderedDict[ClientAccount, float] = OrderedDict()  # without requests -> time of the last one
+        self._now = 0.0
+
+    def __iter__(self) -> Iterator[ClientAccount]:
+        """Iterate over the accounts at the ends of paths."""
+        return iter(self._leaves.values())
+
+    def arrived(self, request: Request, path: Path) -> ClientAccount:
+        """Count a new `request` of the account at the end of `path`, and return that."""
+        path = (BACKGROUND, *path) if request.background else path
+        leaf = self._leaves.get(path)
+        if leaf is None:
+            leaf = self._leaves[path] = ClientAccount(path, ClientPages(self._blocks, self._pages))
+            if request.background:
+                leaf.belong_to(self.gone)
+        self._quiet.pop(leaf, None)
+        leaf.requests += 1
+        if not request.background:
+            self._enter(leaf, request)
+        return leaf
+
+    def _enter(self, leaf: ClientAccount, request: Request) -> None:
+        parent, weight = self.root, request.weight
+        for depth in range(1, len(leaf.path)):
+            account = parent.members.get("\0".join(leaf.path[:depth])) or PageAccount(leaf.path[:depth])
+            account.enter(parent, weight)
+            parent, weight = account, request.user_weight
+        leaf.enter(parent, weight)
+
+    def ended(self, leaf: ClientAccount) -> None:
+        """Count a request less of `leaf`."""
+        leaf.requests -= 1
+        if leaf.requests:
+            return
+        if leaf.is_here:
+            self._quiet[leaf] = self._now
+        else:
+            self.forget_empty(leaf)
+
+    def advance(self, now: float) -> None:
+        """Let those leave that had no request for the window before `now`, in seconds."""
+        self._now = now
+        while self._quiet:
+            leaf, since = next(iter(self._quiet.items()))
+            if now < since + WINDOW_SECONDS:
+                break
+            del self._quiet[leaf]
+            self._leave(leaf)
+
+    def _leave(self, leaf: ClientAccount) -> None:
+        above = leaf.above
+        leaf.leave(self.gone)
+        leaf.rank()
+        for account in above[:-1]:
+            if account.members:
+                account.rank()
+                break
+            account.leave(self.gone)
+            account.remove()
+        self.forget_empty(leaf)
+
+    def forget_empty(self, leaf: ClientAccount) -> None:
+        """Forget `leaf`, which has left, if it has no pages any more."""
+        if not leaf.requests and not len(leaf.pages):
+            leaf.remove()
+            del self._leaves[leaf.path]
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when an account is in a wrong place, or a sum is wrong."""
+        here = [leaf for leaf in self if leaf.is_here]
+        assert {*here} == {*self} - {*self.gone.members.values()}, "somebody is neither here nor has left"
+        assert {leaf for leaf in here if not leaf.requests} == {*self._quiet}, "somebody is not quiet"
+        for leaf in self:
+            leaf.pages.check_invariants()
+            leaf.check_kept()
+            assert leaf.is_here or leaf.requests or len(leaf.pages), f"{leaf.path} has left without pages"
+        accounts: set[PageAccount] = {*self, *(account for leaf in self for account in leaf.above)}
+        for account in accounts:
+            members = account.members.values()
+            weights = sum(member.weight for member in members if member.is_here)
+            assert account.weights == weights, f"weights of {account.path}"
+            below = [leaf for leaf in self if account in (leaf, *leaf.above)]
+            for name in ("held", "idle", "kept", "running"):
+                total = sum(getattr(leaf, name) for leaf in below)
+                assert getattr(account, name) == total, f"{account.path}: {name} {getattr(account, name)}, not {total}"
+            account.check_rank()
