@@ -4,6 +4,10 @@ Background requests take the tokens, places and pages that interactive ones leav
 room takes that of background requests, as much as it needs: they lose nothing, and wait in their old places. With an
 engine that runs ahead they pause for the step before, so that an interactive request waits for one step more. No
 background request enters while an interactive one is blocked. The floor is the exception, see Floor.
+
+A step lasts as long as its tokens take, and whoever arrives waits for its end. Therefore a step in which background
+requests take part computes prompts of at most a PROMPT_PART-th of its tokens, those of interactive requests included,
+unless no interactive request was here for QUIET_STEPS steps.
 """
 
 from collections.abc import Collection
@@ -16,6 +20,9 @@ from local_worker.core.queue import RequestQueue
 from local_worker.core.request import Request
 from local_worker.core.step_pace import StepPace
 from local_worker.core.turns import Step, Turns
+
+PROMPT_PART = 4
+QUIET_STEPS = 128
 
 
 class ClassTurns:
@@ -35,6 +42,8 @@ class ClassTurns:
         self._interactive = Turns(queue, interactive, in_flight, pace)
         self._background = Turns(queue, background, in_flight, pace)
         self._floor = Floor()
+        self._most_prompt = max(queue.cache.block_tokens, queue.limits.token_budget // PROMPT_PART)
+        self._quiet = QUIET_STEPS  # number of steps since the last one with an interactive request, as far as it counts
 
     def divide(
         self, now: float, running: Collection[Request], can_enter: bool
@@ -45,6 +54,7 @@ class ClassTurns:
             self._floor.served()
             return self._interactive.divide(now, running, can_enter)
         upper = {request: None for request in self._queue.running if not request.background}
+        self._quiet = 0 if upper or self._interactive.blocked else min(QUIET_STEPS, self._quiet + 1)
         step = Step(self._pace.budget)
         admitted: list[Request] = []
         has_floor = self._floor.is_due(is_running=bool(lower))
@@ -112,11 +122,15 @@ class ClassTurns:
         self._background.preemption.begin(now, staying)
         self._background.preemption.yielding |= yielding
         here = [request for request in running if request in staying]
+        part = Step(step.left, step.unscored, step.parts)
+        if self._quiet < QUIET_STEPS:
+            room = self._most_prompt - self._interactive.prompt_tokens
+            part.left = min(step.left, len(here) + room) if room > 0 else 0.0
         if self._interactive.blocked:  # nobody takes the room for which it waits
-            admitted = self._background.share_out(step, here, can_enter=False)
+            admitted = self._background.share_out(part, here, can_enter=False)
             self._background.resume()
         else:
-            admitted = self._background.take_turns(step, here, can_enter)
+            admitted = self._background.take_turns(part, here, can_enter)
         if len(step.parts) > before:
             self._floor.served()
         else:

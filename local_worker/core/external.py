@@ -68,7 +68,7 @@ class ExternalQueue(RequestQueue[EngineCache]):
         """See RequestQueue."""
         if len(self._long) < self._most_long:
             for client in [client for client in self._aside if client not in self._long]:
-                self._put_back(min(self._aside[client], key=lambda waiting: waiting.arrival))
+                self._put_back(min(self._aside[client], key=lambda waiting: (waiting.background, waiting.arrival)))
         admitted = super().select(tokens, places)
         while self._refused:
             self._set_aside()
@@ -87,7 +87,8 @@ class ExternalQueue(RequestQueue[EngineCache]):
         """Count for the next step only what it can take of the prompt; refuse a long miss that has to wait for another
         one. See StepBudget."""
         is_long = len(request.tokens) - self.matched_tokens(request) > self._part
-        if not self.closed and is_long and (request.client in self._long or len(self._long) >= self._most_long):
+        most = 1 if request.background else self._most_long
+        if not self.closed and is_long and (request.client in self._long or len(self._long) >= most):
             self._refused.append(request)
             return None
         extend = super().admit(request)

@@ -120,6 +120,11 @@ class Turns:
         """The number of requests with credit for which the last step had no room."""
         return len(self._blocked)
 
+    @property
+    def prompt_tokens(self) -> int:
+        """The number of tokens of prompts that the last step computes for the policy's requests."""
+        return sum(self._step.parts[request] for request in self._sliced)
+
     def is_hungry(self, request: Request) -> bool:
         """Return whether `request` waits, or runs and has a part of its prompt that no step was given."""
         return request in self._policy.open or request in self._queue.waiting

@@ -9,6 +9,7 @@ import pytest
 from cli.frame import frame
 from cli.screen import Screen, Style
 from cli.table import Column, table
+from cli.top import StatusSample, predictions
 from fairlead.v1 import scheduler_pb2
 from tests.services import SECRET, Stack
 from tests.unit.cli.commands import Command
@@ -85,6 +86,14 @@ def test_users_are_ranked_by_what_they_gained_since_the_last_frame() -> None:
     assert rows[0][:4] == ["b", "75.0%", "15", "40"]
     assert rows[1][:4] == ["a", "25.0%", "5", "100"]
     assert rows[2] == ["and", "1", "more"]
+
+
+def test_predictions_of_waits_are_compared_with_the_truth_in_all_and_lately() -> None:
+    earlier, latest = (StatusSample(busy(), at, *counts) for at, counts in ((0.0, (80, 60)), (1.0, (100, 75))))
+    [_, (text, _)] = predictions(latest, earlier, 80)
+    assert text == "predicted waits: 75% of 100 within 25 % or 200 ms; now 75% of 20"
+    assert "now" not in predictions(latest, latest, 80)[1][0], "no call has started since"
+    assert predictions(StatusSample(busy(), 0.0, 0, 0), earlier, 80) == []
 
 
 def test_numbers_are_never_cut_and_columns_leave_by_rank() -> None:

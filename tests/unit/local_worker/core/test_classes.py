@@ -10,20 +10,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.errors import ClientLimit, QueueFull
+from fairlead.outcomes import FinishReason
 from local_worker.core import floor, preemption
 from local_worker.core.accounts.account import Path
 from local_worker.core.accounts.levels import FairnessLevels
 from local_worker.core.batch import StepResult
 from local_worker.core.batcher import Batcher
+from local_worker.core.engine_cache import EngineCache
+from local_worker.core.external import ExternalBatch, ExternalQueue
 from local_worker.core.fair_pages import NOBODY, FairPages
-from local_worker.core.limits import AdmissionMode
+from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.plan import Plan
+from local_worker.core.policies import WHOLE_POLICIES, QueuePolicyConfig
 from local_worker.core.policies.classes import ClassedPolicy
 from local_worker.core.policies.sliced_dlpm import SlicedDlpm
 from local_worker.core.request import Request
+from serving.cost import WeightedTokens
 from serving.sampling_params import SamplingParams
 from tests.unit.local_worker.core.test_fair_slices import World, finish, run
-from tests.unit.local_worker.engine.driving import CLASSED_DLPM, make_batcher, make_request
+from tests.unit.local_worker.engine.driving import BLOCK, CLASSED_DLPM, make_batcher, make_request
 
 LONGEST, MOST_OUTPUT = 300, 30
 USERS = ("s/u", "s/v", "t/u")
@@ -265,6 +270,44 @@ def test_all_of_both_classes_is_served(kind: type[ClassedWorld], seed: int) -> N
     world.policy.preemption_deferred()
     run(world, 120)
     finish(world)
+
+
+@pytest.mark.parametrize("name", ["dlpm", "vtc", "fcfs", "drr"])
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_an_engine_that_schedules_by_itself_gets_background_requests_while_no_interactive_one_waits(
+    name: str, seed: int
+) -> None:
+    dice = Random(seed)
+    config = QueuePolicyConfig(
+        quantum_tokens=16,
+        cost=WeightedTokens(),
+        max_input_tokens=40,
+        max_output_tokens=12,
+        most_output_tokens=48,
+        block_tokens=BLOCK,
+    )
+    limits = BatchLimits(
+        max_running=4, token_budget=16, max_prompt_tokens=40, max_waiting=1000, max_waiting_per_client=1000
+    )
+    cost, cache = WeightedTokens(), EngineCache(40, BLOCK)
+    policy = ClassedPolicy(WHOLE_POLICIES[name], config)
+    queue = ExternalQueue(policy, cache, cost, limits)
+    batch, seen = ExternalBatch(queue), 0
+    for number in range(150):
+        if number < 100:
+            request = make_request([number] * dice.choice([2, 6, 30]), arrival=number)
+            request.client, request.background = dice.choice(USERS), dice.random() < 0.5
+            queue.submit(request, 0.0)
+        handed = batch.hand_over(0.0)
+        if any(each.background for each in handed):
+            assert not policy.interactive.waiting, "but for long misses that wait for another one"
+        for running in list(queue.running):
+            if dice.random() < 0.6:
+                batch.received(running, [1], FinishReason.LENGTH if dice.random() < 0.3 else None)
+        seen += sum(each.background for each in handed)
+        batch.check_invariants()
+    assert seen, "the background class is served in the end"
 
 
 def test_each_class_has_the_places_of_the_queue_for_itself() -> None:
