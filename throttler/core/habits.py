@@ -50,7 +50,7 @@ class AppHabits:
         """Record the time between the end of a call and the next call of its interaction."""
         usual = self._pauses.add(seconds)
         if usual is not None:
-            self.usual_pause = next((pause for pause in PAUSES if usual <= pause), PAUSES[-1])
+            self.usual_pause = PAUSES[min(bisect_left(PAUSES, usual), len(PAUSES) - 1)]
 
     def began(self, cached_tokens: int) -> None:
         """Record how many tokens the first call of an interaction found in the cache."""

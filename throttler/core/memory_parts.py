@@ -42,7 +42,8 @@ class MemoryParts:
         party.held += tokens
         if below := path[1:]:
             self._members(party).change(below, tokens)
-        self._drop_absent(path[0][0])
+        if not party.held:
+            self._drop_absent(path[0][0])
 
     def wait(self, path: Path, memory: int, now: float, until: float) -> None:
         """Record that the parties on the path wait, as far as they hold less than their parts."""

@@ -15,12 +15,14 @@ new interaction is admitted while the claims fit; calls of an interaction that w
 """
 
 import math
-from collections import OrderedDict
+from collections import deque
 from dataclasses import dataclass
+from itertools import chain
+from operator import itemgetter
 from typing import NamedTuple
 
 from serving.names import tenant_of
-from throttler.core.habits import PAUSES, PRIOR_PAUSE, AppHabits, Habits
+from throttler.core.habits import PAUSES, AppHabits, Habits
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.memory_parts import MICRO, MemoryParts, Path
 
@@ -31,6 +33,7 @@ PATIENCE = 3 * RETRY_SECONDS  # how long a refused client counts as waiting
 # Calls in a group: the newest group and the one before count. Sub-agents may have smaller contexts than the agent that
 # waits for them.
 GROUP = 8
+LEARNED = 4  # one of so many pauses of an interaction is learned
 
 
 class PoolMemory(NamedTuple):
@@ -60,7 +63,7 @@ class _Claim:
     in_flight: int = 0
     prompts: int = 0  # tokens of the prompts in flight
     paused: float = -math.inf  # when the latest call ended
-    pause: float = PRIOR_PAUSE  # for how long it counts from then on
+    idle_at: float = -math.inf  # infinite while a call is in flight
     completed: int = 0
     largest: int = 0  # context of the newest group of calls
     largest_before: int = 0  # of the group before
@@ -73,8 +76,8 @@ class WorkingSets:
         self.parts = MemoryParts()
         self._habits = habits
         self._claims: dict[InteractionKey, _Claim] = {}
-        # Claims that count and have no call in flight, by the pause after which they rest, the longest pausing first.
-        self._pausing = {pause: OrderedDict[InteractionKey, _Claim]() for pause in PAUSES}
+        # Pauses that have begun, the oldest first, by how long their claims count; some are over already.
+        self._pausing = {pause: deque[tuple[float, _Claim]]() for pause in PAUSES}
         self._growth = 1.0
         self._looked_at: float | None = None  # time of the latest look at the overload, from the first overload on
 
@@ -83,7 +86,8 @@ class WorkingSets:
         limit = self._limit(pool, now)
         if limit is None or key in self._claims:
             return ""
-        self._rest(now)
+        for pause in PAUSES:
+            self._rest(pause, now)
         habits, path = self._habits.of(tenant_of(key.client), key.app), _path(key, share)
         tokens = max(prompt_tokens - habits.common_tokens, habits.mean_footprint)
         held = self.parts.held
@@ -99,12 +103,13 @@ class WorkingSets:
             habits = self._habits.of(tenant_of(key.client), key.app)
             claim = self._claims[key] = _Claim(key, _path(key, share), habits)
             self.parts.got(claim.path)
-        elif not claim.in_flight:
+        elif not claim.in_flight and claim.completed % LEARNED == 1:
             claim.habits.paused(now - claim.paused)
-            self._pausing[claim.pause].pop(key, None)
         claim.in_flight += 1
         claim.prompts += prompt_tokens
-        self._resize(claim)
+        if now >= claim.idle_at or claim.prompts > claim.tokens:
+            self._resize(claim)
+        claim.idle_at = math.inf
 
     def ended(self, key: InteractionKey, prompt_tokens: int, context: Context | None, now: float) -> None:
         """Count the end of an admitted call, which had `prompt_tokens` at its admission; `context` if it completed."""
@@ -125,8 +130,10 @@ class WorkingSets:
         if context is not None:
             claim.habits.held(shown)
         if not claim.in_flight:
-            claim.paused, claim.pause = now, claim.habits.usual_pause
-            self._pausing[claim.pause][key] = claim
+            pause = claim.habits.usual_pause
+            claim.paused, claim.idle_at = now, now + pause
+            self._pausing[pause].append((now, claim))
+            self._rest(pause, now)
 
     def closed(self, key: InteractionKey) -> None:
         """Drop the claim of an interaction that has closed; one that was opened again under its name keeps it."""
@@ -139,12 +146,14 @@ class WorkingSets:
         self.parts.check_invariants()
         active = [claim for claim in self._claims.values() if not claim.rests]
         assert self.parts.held == sum(claim.tokens for claim in active), f"{self.parts.held}"
-        pausing = [claim for claims in self._pausing.values() for claim in claims.values()]
-        assert all(self._claims[claim.key] is claim and not claim.rests for claim in pausing), "a pause without a claim"
+        for begun in self._pausing.values():
+            assert list(begun) == sorted(begun, key=itemgetter(0)), "pauses are out of order"
+        pausing = chain.from_iterable(self._pausing.values())
+        held = {claim for since, claim in pausing if claim.paused == since}  # never iterated
         for claim in self._claims.values():
             assert claim.tokens > 0, f"{claim.key}: claims nothing"
-            held = bool(claim.in_flight) + claim.rests + (claim.key in self._pausing[claim.pause])
-            assert held == 1, f"{claim.key}: {claim.in_flight} in flight, rests: {claim.rests}"
+            assert claim.in_flight or claim.rests or claim in held, f"{claim.key}: would hold memory for ever"
+            assert not (claim.in_flight and claim.rests), f"{claim.key}: rests with {claim.in_flight} in flight"
 
     def _limit(self, pool: PoolMemory, now: float) -> int | None:
         """Return how many tokens claims may have together, or None without a limit."""
@@ -158,13 +167,14 @@ class WorkingSets:
             return None
         return int(ROOM * self._growth * pool.tokens)
 
-    def _rest(self, now: float) -> None:
-        """Let the claims rest of the interactions that are idle."""
-        for pause, claims in self._pausing.items():
-            while claims and now - (first := next(iter(claims.values()))).paused >= pause:
-                del claims[first.key]
-                first.rests = True
-                self.parts.change(first.path, -first.tokens)
+    def _rest(self, pause: float, now: float) -> None:
+        """Let the claims rest whose interactions have paused for `pause` seconds, if that is longer than usual."""
+        pausing = self._pausing[pause]
+        while pausing and now >= pausing[0][0] + pause:
+            since, claim = pausing.popleft()
+            if claim.paused == since and now >= claim.idle_at and not claim.rests:
+                claim.rests = True
+                self.parts.change(claim.path, -claim.tokens)
 
     def _resize(self, claim: _Claim) -> int:
         """Set the claim to the footprint, also one that rested; return what the interaction itself has shown of it."""
@@ -179,7 +189,6 @@ class WorkingSets:
 
     def _drop(self, claim: _Claim) -> None:
         del self._claims[claim.key]
-        self._pausing[claim.pause].pop(claim.key, None)
         if not claim.rests:
             claim.rests = True
             self.parts.change(claim.path, -claim.tokens)

@@ -40,23 +40,24 @@ class Cell:
 
     file: str
     gpu: str
+    model: str
     kv_tokens: int
     longest: int  # tokens of a prompt
     most: float
 
 
-# What is left of the GPU's memory beside the weights of Llama-3.1-8B, at 131,072 bytes for a token.
+# KV tokens are what the model's weights leave of the GPU's memory.
 CELLS = {
-    "claude-code": Cell("claudecode_requests.csv.gz", "h100", 400_000, 100_000, 88),
-    "mini-swe": Cell("agent_miniswe.csv.gz", "a10g", 40_000, 38_000, 60),
-    "orchestrator": Cell("agent_magagent.csv.gz", "a10g", 40_000, 38_000, 60),
+    "claude-code": Cell("claudecode_requests.csv.gz", "h100", "llama-3.1-8b", 400_000, 100_000, 88),
+    "mini-swe": Cell("agent_miniswe.csv.gz", "a10g", "llama-3.2-3b", 130_000, 38_000, 200),
+    "orchestrator": Cell("agent_magagent.csv.gz", "a10g", "llama-3.1-8b", 40_000, 38_000, 64),
 }
 
 
 def cluster(cell: Cell, throttle: str, workers: int) -> ClusterSpec:
     """Return the pool of a cell under a throttle."""
     worker = WorkerSpec(
-        profile=profile(cell.gpu, "llama-3.1-8b"),
+        profile=profile(cell.gpu, cell.model),
         kv_tokens=cell.kv_tokens // 64 * 64,
         block_tokens=64,
         max_running=64,

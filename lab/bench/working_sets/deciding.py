@@ -2,11 +2,12 @@
 
     python -m lab.bench.working_sets.deciding [--interactions 10000] [--calls 40000] [--rounds 5]
 
-Each interaction has been opened; then calls continue them in turn, and every tenth opens another one under overload. A
-decision is `Decider.decide` and `Decider.ended`. Rounds with and without claims alternate; the least of each counts.
+Each interaction has been opened; then calls continue them at random, and every tenth opens another one, under overload.
+A decision is `Decider.decide` and `Decider.ended`. Rounds with and without claims alternate; the least of each counts.
 """
 
 import argparse
+import random
 import time
 
 from lab.bench.machine import commit, processor
@@ -32,7 +33,7 @@ def measure(interactions: int, calls: int, pool_tokens: int) -> float:
     budgets = Budgets(profiles, BudgetAccounts(), WeightedTokens())
     decider = Decider(Oit(profiles, LocalQuota()), Interactions("bench", profiles), Expectations(profiles), budgets)
     tokens = dict[int, bytes]()
-    now = 0.0
+    now, rng = 0.0, random.Random(1)
 
     def call(number: int, overloaded: bool) -> None:
         user = f"tenant-{number % USERS}/user"
@@ -50,7 +51,7 @@ def measure(interactions: int, calls: int, pool_tokens: int) -> float:
     for each in range(calls):
         now += 0.001
         is_new = each % 10 == 0
-        call(interactions + each if is_new else each % interactions, overloaded=True)
+        call(interactions + each if is_new else rng.randrange(interactions), overloaded=True)
     return (time.process_time() - began) * 1e6 / calls
 
 

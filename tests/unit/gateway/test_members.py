@@ -47,6 +47,14 @@ def test_the_leaders_word_is_taken() -> None:
     assert names(members) == ["b"]
 
 
+def test_the_memory_of_a_pool_is_that_of_its_workers_together() -> None:
+    members = Members()
+    members.update(state(member("a"), member("b", "m", "n")))
+    assert [members.kv_tokens(model) for model in ("m", "n", "unknown")] == [2000, 1000, 0]
+    members.update(state(member("b", "m", "n")))
+    assert members.kv_tokens("m") == 1000
+
+
 def test_a_new_leader_takes_nobody_away_that_it_never_knew() -> None:
     members = Members()
     members.update(state(member("a"), member("b"), member("c", context=5)))

@@ -5,7 +5,7 @@ from typing import Any
 import grpc
 import pytest
 
-from fairlead.errors import ThrottledUser
+from fairlead.errors import ThrottledTenant, ThrottledUser
 from fairlead.outcomes import Outcome
 from fairlead.rpc.status import from_call
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
@@ -94,6 +94,27 @@ def test_under_overload_only_interactions_in_progress_go_on(stack: Stack) -> Non
         responses = list(protected)
         assert responses[-1].finished.outcome == Outcome.COMPLETED
         assert responses[0].accepted.interaction_token != token
+
+
+def test_under_overload_a_new_interaction_waits_for_memory_that_those_in_progress_hold(stack: Stack) -> None:
+    stack.worker("a", engine="fake:0.01", max_running=1, kv_tokens=512)
+    gateway = stack.gateway(throttle="oit:1000")
+    with grpc.insecure_channel(gateway.address) as channel:
+        stub = inference_pb2_grpc.InferenceStub(channel)
+        opened = list(stub.Generate(request_for(300, id="journey"), timeout=60))
+        token = opened[0].accepted.interaction_token
+        queued = [stub.Generate(request_for(400), timeout=120) for _ in range(6)]
+        goes_on = stub.Generate(request_for(1, id="journey", stage=1, token=token), timeout=120)
+        eventually(lambda: any(line["models"] for line in gateway.logged("overload changed")), "overload")
+        with pytest.raises(grpc.RpcError) as no_room:
+            list(stub.Generate(request_for(1, id="another journey"), timeout=60))
+        error = from_call(no_room.value)
+        assert isinstance(error, ThrottledTenant)
+        assert "memory" in error.message
+        assert error.retry_after > 0
+        for call in queued:
+            call.cancel()
+        assert list(goes_on)[-1].finished.outcome == Outcome.COMPLETED
 
 
 @pytest.mark.parametrize("bound", [{"max_streams_per_client": 2}, {"max_streams": 16}], ids=["per client", "in all"])

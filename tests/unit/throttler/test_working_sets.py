@@ -1,5 +1,6 @@
 """Claims of interactions on a pool's memory: against a naive model, and what they promise."""
 
+import math
 from dataclasses import dataclass, field
 
 import pytest
@@ -20,7 +21,7 @@ from throttler.core.profiles import Profiles, RateLimits
 from throttler.core.quota import LocalQuota
 from throttler.core.throttle import Caller, Rejected
 from throttler.core.throttles import THROTTLES
-from throttler.core.working_sets import GROUP, GROWTH_SECONDS, PATIENCE, ROOM, Context, PoolMemory, WorkingSets
+from throttler.core.working_sets import GROUP, GROWTH_SECONDS, LEARNED, PATIENCE, ROOM, Context, PoolMemory, WorkingSets
 
 POOL = PoolMemory(1000, overloaded=True)
 SHARES = {"a": 1.0, "b": 2.0, "c": 1.0}
@@ -33,7 +34,7 @@ class NaiveClaim:
     prompts: list[int] = field(default_factory=list)  # in flight
     contexts: list[int] = field(default_factory=list)
     paused: float | None = None
-    idle_at: float | None = None
+    idle_at: float | None = -math.inf  # None while a call is in flight
 
     def counts(self, now: float) -> bool:
         return self.idle_at is None or now < self.idle_at
@@ -83,11 +84,12 @@ class Naive:
             self.waiting.pop((tenant,), None)
             self.waiting.pop((tenant, key.client), None)
         claim = self.claims[key]
-        if not claim.prompts and claim.paused is not None:
+        if not claim.prompts and claim.paused is not None and len(claim.contexts) % LEARNED == 1:
             self.pauses.setdefault(tenant, []).append(now - claim.paused)
         claim.prompts.append(prompt)
+        if not claim.counts(now) or sum(claim.prompts) > claim.tokens:
+            self.resize(key)
         claim.idle_at = None
-        self.resize(key)
 
     def ended(self, key: InteractionKey, prompt: int, context: Context | None, now: float) -> None:
         tenant, claim = tenant_of(key.client), self.claims[key]
