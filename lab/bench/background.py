@@ -1,0 +1,157 @@
+"""Interactive calls before a batch in the background class: what they wait, and what the pool computes. Simulated.
+
+    python -m lab.bench.background [--batch 10000] [--load 0.3 0.6 0.9]
+
+Two workers with Llama-3.1-8B on an A100-80G. Four tenants make interactive calls at random times, with prompts of 64 to
+2,048 tokens; a load of 1 is what saturates the pool. A batch keeps 256 calls open for each worker until all are
+answered. A row shows the P50 and P99 time to the first token of interactive calls without and with the batch, over the
+time in which the batch ran, and the service per second of the pool beside that of the batch alone.
+"""
+
+import argparse
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from random import Random
+
+from lab.bench.machine import commit
+from serving.statistics import percentile
+from simulation.call import SimulatedCall
+from simulation.prompts import PromptSegments
+from simulation.run import Scenario, SimulationRun
+from simulation.spec import ClusterSpec, WorkerSpec
+from simulation.workload import ClosedLoop
+
+WORKERS, OPEN = 2, 256
+TENANTS = ("ann/a", "bob/b", "bob/c", "carol/d")
+PROMPTS, OUTPUT = (64, 2048), 64  # interactive: tokens of prompts, evenly over their logarithm; mean output
+BATCH_PROMPT, BATCH_OUTPUT = 400, 100
+SATURATING = 22.0  # interactive calls per second that saturate the pool
+SETTLED_SECONDS = 10.0  # from the beginning until calls and service count
+BATCH = "batch/nightly"
+
+
+@dataclass(frozen=True, slots=True)
+class BackgroundLoad:
+    """Interactive calls at `rate` per second for `seconds`, and a batch of so many calls."""
+
+    rate: float
+    seconds: float
+    batch: int
+
+    def make(self) -> ClosedLoop:
+        """Make the workload; see WorkloadSpec."""
+        return _Loop(self).loop
+
+
+@dataclass(slots=True)
+class _Loop:
+    load: BackgroundLoad
+    loop: ClosedLoop = field(default_factory=ClosedLoop)
+    segments: PromptSegments = field(default_factory=PromptSegments)
+    made: int = 0
+    left: int = 0
+
+    def __post_init__(self) -> None:
+        dice, at = Random(1), 0.0
+        while self.load.rate and (at := at + dice.expovariate(self.load.rate)) < self.load.seconds:
+            low, high = map(math.log, PROMPTS)
+            prompt = round(math.exp(dice.uniform(low, high)))
+            output = 1 + min(4 * OUTPUT, int(dice.expovariate(1 / OUTPUT)))
+            self.loop.start(self._call(dice.choice(TENANTS), prompt, output, at), lambda ended: ())
+        self.left = self.load.batch
+        for number in range(min(self.left, OPEN * WORKERS)):
+            self.loop.start(self._of_batch(0.0001 * number), self._next)
+
+    def _next(self, ended: SimulatedCall) -> Iterator[SimulatedCall]:
+        if self.left:
+            yield self.loop.follow(self._of_batch(ended.arrival + ended.latency), self._next)
+
+    def _of_batch(self, at: float) -> SimulatedCall:
+        self.left -= 1
+        return self._call(BATCH, BATCH_PROMPT, BATCH_OUTPUT, at)
+
+    def _call(self, client: str, prompt: int, output: int, at: float) -> SimulatedCall:
+        self.made += 1
+        return SimulatedCall(
+            number=self.made,
+            client=client,
+            prompt=self.segments.fresh(prompt),
+            output_tokens=output,
+            arrival=at,
+            background=client == BATCH,
+        )
+
+
+def simulated(load: BackgroundLoad) -> SimulationRun:
+    """Return the run of `load` on the pool."""
+    worker = WorkerSpec(kv_tokens=425_984, max_running=128, max_prompt_tokens=8192, fairness_levels="tenant,user")
+    return Scenario(ClusterSpec(workers=WORKERS, worker=worker), load).run()
+
+
+def waits(run: SimulationRun, until: float) -> list[float]:
+    """Return the times to the first token of the interactive calls that arrived before `until`."""
+    return [
+        record.first - record.arrival
+        for record in run.records
+        if record.client != BATCH and record.first is not None and SETTLED_SECONDS <= record.arrival < until
+    ]
+
+
+def served(run: SimulationRun, until: float) -> float:
+    """Return the service of all clients per second between SETTLED_SECONDS and `until`."""
+
+    def total(at: float) -> float:
+        return sum(
+            max((sum_ for second, sum_ in curve.items() if second <= at), default=0.0) for curve in run.actual.values()
+        )
+
+    return (total(until) - total(SETTLED_SECONDS)) / (until - SETTLED_SECONDS)
+
+
+def batch_end(run: SimulationRun) -> float:
+    """Return when the batch had fewer calls than it keeps open."""
+    begun = sorted(record.arrival for record in run.records if record.client == BATCH)
+    return begun[-1]
+
+
+def table(batch: int, loads: list[float], show: Callable[[str], None]) -> None:
+    """Show a Markdown table with a row for each load."""
+    columns = (
+        "load",
+        "alone, p50 / p99, s",
+        "before the batch, p50 / p99, s",
+        "p99",
+        "service/s of the batch alone",
+        "",
+    )
+    show(f"| {' | '.join(columns)} |")
+    show("|---|---|---|---|---|---|")
+    alone = simulated(BackgroundLoad(0.0, 0.0, batch))
+    whole = served(alone, int(batch_end(alone)))
+    for load in loads:
+        seconds = 1.2 * batch_end(alone) / max(0.05, 1 - load)
+        both = simulated(BackgroundLoad(load * SATURATING, seconds, batch))
+        until = min(seconds, int(batch_end(both)))
+        before, after = waits(simulated(BackgroundLoad(load * SATURATING, until, 0)), until), waits(both, until)
+        figures = [percentile(each, part) for each in (before, after) for part in (50, 99)]
+        show(
+            f"| {load:.1f} | {figures[0]:.3f} / {figures[1]:.3f} | {figures[2]:.3f} / {figures[3]:.3f} "
+            f"| {figures[3] / figures[1]:.2f} times | {whole:,.0f} | {served(both, until) / whole:.2f} times |"
+        )
+
+
+def main() -> None:
+    """Run the benchmark; see the module's docstring."""
+    parser = argparse.ArgumentParser(
+        prog="python -m lab.bench.background", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--batch", type=int, default=10_000)
+    parser.add_argument("--load", type=float, nargs="+", default=[0.3, 0.6, 0.9])
+    args = parser.parse_args()
+    print(f"commit {commit()}")
+    table(args.batch, args.load, lambda line: print(line, flush=True))
+
+
+if __name__ == "__main__":
+    main()
