@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.bench.machine import commit
 from lab.reproduction.__main__ import main
 from lab.reproduction.writing import titles
 from tests.seed import OPTION
@@ -18,10 +19,11 @@ QUICK = ("vtc-fig3", "vtc-fig4", "vtc-fig5", "vtc-fig6", "vtc-fig7", "vtc-fig8",
 
 def test_a_section_is_what_the_command_writes(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     """Which section follows from the seed of the run, so that every one has its turn."""
-    chosen = random.Random(pytestconfig.getoption(OPTION)).choice(QUICK)
+    seed = pytestconfig.getoption(OPTION)
+    chosen = random.Random(seed).choice(QUICK)
     shown = DOCUMENT.read_text()
     assert set(QUICK) <= set(titles(shown))
     copy = tmp_path / "reproduction.md"
     copy.write_text(shown)
     assert main([chosen, "--processes", "1", "--out", str(tmp_path), "--markdown", str(copy)]) == 0
-    assert copy.read_text() == shown, f"{chosen} is stale"
+    assert copy.read_text() == shown, f"{chosen}, drawn by seed {seed}, is stale at commit {commit()}"
