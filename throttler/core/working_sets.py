@@ -16,9 +16,8 @@ new interaction is admitted while the claims fit; calls of an interaction that w
 
 import math
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
-from operator import itemgetter
 from typing import NamedTuple
 
 from serving.names import tenant_of
@@ -69,6 +68,17 @@ class _Claim:
     largest_before: int = 0  # of the group before
 
 
+@dataclass(slots=True, eq=False)
+class _Pauses:
+    """Pauses after which claims rest that are equally long, the oldest first; some are over already.
+
+    Two queues, because the garbage collector would look at a pair for each pause.
+    """
+
+    begun: deque[float] = field(default_factory=deque)
+    claims: deque[_Claim] = field(default_factory=deque)
+
+
 class WorkingSets:
     """The claims of the interactions in progress on one model's pool."""
 
@@ -76,8 +86,7 @@ class WorkingSets:
         self.parts = MemoryParts()
         self._habits = habits
         self._claims: dict[InteractionKey, _Claim] = {}
-        # Pauses that have begun, the oldest first, by how long their claims count; some are over already.
-        self._pausing = {pause: deque[tuple[float, _Claim]]() for pause in PAUSES}
+        self._pausing = {pause: _Pauses() for pause in PAUSES}
         self._growth = 1.0
         self._looked_at: float | None = None  # time of the latest look at the overload, from the first overload on
 
@@ -132,7 +141,8 @@ class WorkingSets:
         if not claim.in_flight:
             pause = claim.habits.usual_pause
             claim.paused, claim.idle_at = now, now + pause
-            self._pausing[pause].append((now, claim))
+            self._pausing[pause].begun.append(now)
+            self._pausing[pause].claims.append(claim)
             self._rest(pause, now)
 
     def closed(self, key: InteractionKey) -> None:
@@ -146,9 +156,9 @@ class WorkingSets:
         self.parts.check_invariants()
         active = [claim for claim in self._claims.values() if not claim.rests]
         assert self.parts.held == sum(claim.tokens for claim in active), f"{self.parts.held}"
-        for begun in self._pausing.values():
-            assert list(begun) == sorted(begun, key=itemgetter(0)), "pauses are out of order"
-        pausing = chain.from_iterable(self._pausing.values())
+        for pauses in self._pausing.values():
+            assert list(pauses.begun) == sorted(pauses.begun), "pauses are out of order"
+        pausing = chain.from_iterable(zip(each.begun, each.claims, strict=True) for each in self._pausing.values())
         held = {claim for since, claim in pausing if claim.paused == since}  # never iterated
         for claim in self._claims.values():
             assert claim.tokens > 0, f"{claim.key}: claims nothing"
@@ -170,8 +180,8 @@ class WorkingSets:
     def _rest(self, pause: float, now: float) -> None:
         """Let the claims rest whose interactions have paused for `pause` seconds, if that is longer than usual."""
         pausing = self._pausing[pause]
-        while pausing and now >= pausing[0][0] + pause:
-            since, claim = pausing.popleft()
+        while pausing.begun and now >= pausing.begun[0] + pause:
+            since, claim = pausing.begun.popleft(), pausing.claims.popleft()
             if claim.paused == since and now >= claim.idle_at and not claim.rests:
                 claim.rests = True
                 self.parts.change(claim.path, -claim.tokens)
