@@ -8,6 +8,7 @@ docs/fairness.md, "Fair slices". Of two classes each has turns of its own, one a
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from local_worker.core.in_flight import InFlight
 from local_worker.core.policies.dlpm import MAX_MISFITS
@@ -292,15 +293,19 @@ class Turns:
     def _backfill(self) -> list[Request]:
         """Admit a request of each of those in debt who have none in the batch, while others are blocked.
 
-        More would take the pages for which the blocked ones wait. They give way as soon as they are P in debt.
+        More would take the pages for which the blocked ones wait. Where all of these ask for more than their shares,
+        others may have more than one: who asks for all of memory must not empty the batch. They give way as soon as
+        they are P in debt.
         """
         admitted: list[Request] = []
         if self._is_full or self._step.left < 1:
             return admitted
-        newcomers = [leaf for leaf in self._policy.hungry_leaves() if not leaf.lineage[-1].running]
-        for leaf in newcomers[:MAX_BACKFILLS]:  # those who are hungry for longest
+        is_awaited = any(map(self._preemption.is_within_share, self._blocked))
+        leaves = list(self._policy.hungry_leaves())  # those who are hungry for longest come first
+        newcomers = (leaf for leaf in leaves if not (is_awaited and leaf.lineage[-1].running))
+        for leaf in islice(newcomers, MAX_BACKFILLS):
             request = self._policy.first_waiting(leaf)
-            if request is None or leaf.lineage[-1].running or self._policy.has_credit(request):
+            if request is None or self._policy.has_credit(request):
                 continue
             tokens = self._policy.tokens_until_beyond(request)
             may_enter = tokens > 0 and self._step.left >= 1 and not self._preemption.is_yielding(request)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import cache
 from itertools import count
+from typing import NamedTuple
 
 import pytest
 
@@ -18,11 +19,22 @@ pytestmark = pytest.mark.slow
 
 FAIR = ("dlpm", "drr", "vtc", "vtc-predict", "wsc")
 PAGES = 128
-OUTPUT = 12  # output tokens of each neighbour's call
-LONG = PAGES * BLOCK - 8  # output tokens; no other request fits beside such an output
-QUANTUM = 512  # large enough that DLPM's barriers come before its refills
+LONG = PAGES * BLOCK - 8  # output tokens of a hoarder: no other request fits beside it
 STEPS = 300
 NEIGHBOURS = {"n0": 8, "n1": 8, "n2": 8}  # client -> calls open at any time
+
+
+class Size(NamedTuple):
+    """A worker with `running` places, and the output tokens of each neighbour's call."""
+
+    pages: int
+    running: int
+    quantum: int
+    output: int
+
+
+SMALL = Size(PAGES, running=32, quantum=512, output=12)
+LARGE = Size(8 * PAGES, running=16, quantum=64, output=40)
 
 Leaves = Callable[[Request, bool], bool]  # (request, whether it runs) -> whether its caller cancels it
 
@@ -38,8 +50,9 @@ def after_four_tokens(request: Request, runs: bool) -> bool:
 class ClosedLoopClients:
     """Clients in closed loops: each request that leaves the worker is replaced by the client's next one."""
 
-    def __init__(self, batcher: Batcher, hoarders: dict[str, int], leaves: Leaves) -> None:
+    def __init__(self, batcher: Batcher, hoarders: dict[str, int], leaves: Leaves, output: int) -> None:
         self._batcher = batcher
+        self._output = output
         self._hoarders = hoarders
         self._leaves = leaves
         self._arrivals = count()
@@ -50,7 +63,8 @@ class ClosedLoopClients:
 
     def _ask(self, client: str) -> None:
         number = next(self._arrivals)
-        output = LONG if client in self._hoarders else OUTPUT
+        memory = self._batcher.queue.cache.pages * BLOCK
+        output = memory - 8 if client in self._hoarders else self._output
         prompt = [1000 + number, 1, 2, 3]
         request = make_request(prompt, arrival=number, sampling=SamplingParams(max_tokens=output, ignore_eos=True))
         request.client = client
@@ -74,18 +88,20 @@ class ClosedLoopClients:
         return request.client in self._hoarders and self._leaves(request, runs)
 
 
-def given(policy: str, admission: AdmissionMode, hoarders: dict[str, int], leaves: Leaves) -> tuple[int, int]:
+def given(
+    policy: str, admission: AdmissionMode, hoarders: dict[str, int], leaves: Leaves, size: Size = SMALL
+) -> tuple[int, int]:
     """What the neighbours were given, and what the hoarders were charged, in cost units."""
     batcher = make_batcher(
-        pages=PAGES,
+        pages=size.pages,
         token_budget=256,
-        max_running=32,
+        max_running=size.running,
         policy=policy,
         admission=admission,
-        max_output_tokens=LONG,
-        quantum_tokens=QUANTUM,
+        max_output_tokens=size.pages * BLOCK - 8,
+        quantum_tokens=size.quantum,
     )
-    ClosedLoopClients(batcher, hoarders, leaves).run()
+    ClosedLoopClients(batcher, hoarders, leaves, size.output).run()
     neighbours = sum(account.service for account in batcher.queue.accounts.clients if account.name in NEIGHBOURS)
     charged = sum(account.weighted for account in batcher.queue.accounts.clients if account.name in hoarders)
     return neighbours // MICRO, charged // MICRO
@@ -105,6 +121,14 @@ def test_a_client_that_reserves_pages_and_cancels_gets_no_more_than_its_share(
 ) -> None:
     beside, _ = given(policy, admission, {"hoarder": 8}, leaves)
     assert beside >= 0.7 * given_alone(policy, admission)
+
+
+@pytest.mark.parametrize("policy", ["dlpm", "vtc"])
+def test_a_client_that_waits_for_all_of_a_large_memory_does_not_empty_the_batch(policy: str) -> None:
+    """P is far less than what memory holds, so that others soon are in debt while the hoarder is blocked."""
+    alone, _ = given(policy, AdmissionMode.RESERVE, {}, after_four_tokens, LARGE)
+    beside, _ = given(policy, AdmissionMode.RESERVE, {"hoarder": 4}, after_four_tokens, LARGE)
+    assert beside >= 0.7 * alone
 
 
 @pytest.mark.parametrize("policy", FAIR)
