@@ -57,6 +57,7 @@ class PageTree:
             account.enter(parent, weight)
             parent, weight = account, request.user_weight
         leaf.enter(parent, weight)
+        leaf.rank()
 
     def ended(self, leaf: ClientAccount) -> None:
         """Count a request less of `leaf`."""

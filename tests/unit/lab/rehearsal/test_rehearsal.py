@@ -33,6 +33,10 @@ def test_the_part_of_a_gateway_that_counts_alone_is_that_of_the_gateways_it_knew
     rehearse(1157)  # it knew of one other gateway while it was alone, and of two when the limit was checked
 
 
+def test_an_account_of_pages_has_its_place_by_the_weight_of_its_latest_request() -> None:
+    rehearse(22029)
+
+
 def test_a_seed_whose_whole_state_is_checked_after_every_step() -> None:
     rehearse(1, every=1)
 
