@@ -1,8 +1,8 @@
 """Interactive calls before a batch in the background class: what they wait, and what the pool computes. Simulated.
 
-    python -m lab.bench.background [--batch 10000] [--load 0.3 0.6 0.9]
+    python -m lab.bench.background [--batch 10000] [--load 0.3 0.6 0.9] [--workers 2]
 
-Two workers with Llama-3.1-8B on an A100-80G. Four tenants make interactive calls at random times, with prompts of 64 to
+Workers with Llama-3.1-8B on an A100-80G. Four tenants make interactive calls at random times, with prompts of 64 to
 2,048 tokens; a load of 1 is what saturates the pool. A batch keeps 256 calls open for each worker until all are
 answered. A row shows the P50 and P99 time to the first token of interactive calls without and with the batch, over the
 time in which the batch ran, and the service per second of the pool beside that of the batch alone.
@@ -22,11 +22,11 @@ from simulation.run import Scenario, SimulationRun
 from simulation.spec import ClusterSpec, WorkerSpec
 from simulation.workload import ClosedLoop
 
-WORKERS, OPEN = 2, 256
+OPEN = 256  # calls of the batch for each worker
 TENANTS = ("ann/a", "bob/b", "bob/c", "carol/d")
 PROMPTS, OUTPUT = (64, 2048), 64  # interactive: tokens of prompts, evenly over their logarithm; mean output
 BATCH_PROMPT, BATCH_OUTPUT = 400, 100
-SATURATING = 22.0  # interactive calls per second that saturate the pool
+SATURATING = 11.0  # interactive calls per second that saturate a worker
 SETTLED_SECONDS = 10.0  # from the beginning until calls and service count
 BATCH = "batch/nightly"
 
@@ -35,6 +35,7 @@ BATCH = "batch/nightly"
 class BackgroundLoad:
     """Interactive calls at `rate` per second for `seconds`, and a batch of so many calls."""
 
+    workers: int
     rate: float
     seconds: float
     batch: int
@@ -60,7 +61,7 @@ class _Loop:
             output = 1 + min(4 * OUTPUT, int(dice.expovariate(1 / OUTPUT)))
             self.loop.start(self._call(dice.choice(TENANTS), prompt, output, at), lambda ended: ())
         self.left = self.load.batch
-        for number in range(min(self.left, OPEN * WORKERS)):
+        for number in range(min(self.left, OPEN * self.load.workers)):
             self.loop.start(self._of_batch(0.0001 * number), self._next)
 
     def _next(self, ended: SimulatedCall) -> Iterator[SimulatedCall]:
@@ -86,7 +87,7 @@ class _Loop:
 def simulated(load: BackgroundLoad) -> SimulationRun:
     """Return the run of `load` on the pool."""
     worker = WorkerSpec(kv_tokens=425_984, max_running=128, max_prompt_tokens=8192, fairness_levels="tenant,user")
-    return Scenario(ClusterSpec(workers=WORKERS, worker=worker), load).run()
+    return Scenario(ClusterSpec(workers=load.workers, worker=worker), load).run()
 
 
 def waits(run: SimulationRun, until: float) -> list[float]:
@@ -115,7 +116,7 @@ def batch_end(run: SimulationRun) -> float:
     return begun[-1]
 
 
-def table(batch: int, loads: list[float], show: Callable[[str], None]) -> None:
+def table(workers: int, batch: int, loads: list[float], show: Callable[[str], None]) -> None:
     """Show a Markdown table with a row for each load."""
     columns = (
         "load",
@@ -127,13 +128,14 @@ def table(batch: int, loads: list[float], show: Callable[[str], None]) -> None:
     )
     show(f"| {' | '.join(columns)} |")
     show("|---|---|---|---|---|---|")
-    alone = simulated(BackgroundLoad(0.0, 0.0, batch))
+    alone = simulated(BackgroundLoad(workers, 0.0, 0.0, batch))
     whole = served(alone, int(batch_end(alone)))
     for load in loads:
         seconds = 1.2 * batch_end(alone) / max(0.05, 1 - load)
-        both = simulated(BackgroundLoad(load * SATURATING, seconds, batch))
+        rate = load * SATURATING * workers
+        both = simulated(BackgroundLoad(workers, rate, seconds, batch))
         until = min(seconds, int(batch_end(both)))
-        before, after = waits(simulated(BackgroundLoad(load * SATURATING, until, 0)), until), waits(both, until)
+        before, after = waits(simulated(BackgroundLoad(workers, rate, until, 0)), until), waits(both, until)
         figures = [percentile(each, part) for each in (before, after) for part in (50, 99)]
         show(
             f"| {load:.1f} | {figures[0]:.3f} / {figures[1]:.3f} | {figures[2]:.3f} / {figures[3]:.3f} "
@@ -148,9 +150,10 @@ def main() -> None:
     )
     parser.add_argument("--batch", type=int, default=10_000)
     parser.add_argument("--load", type=float, nargs="+", default=[0.3, 0.6, 0.9])
+    parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
     print(f"commit {commit()}")
-    table(args.batch, args.load, lambda line: print(line, flush=True))
+    table(args.workers, args.batch, args.load, lambda line: print(line, flush=True))
 
 
 if __name__ == "__main__":
