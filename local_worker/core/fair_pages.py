@@ -95,7 +95,7 @@ class FairPages:
         account.pages.left(request)
         account.count_running(1)
         if not request.preemptions:
-            account.asked(request.digests)
+            account.asked(request.digests, len(matched))
         self._use(account, matched)
         account.pay(fresh * PAGE)
         self._rank(account)

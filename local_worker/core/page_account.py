@@ -150,8 +150,8 @@ class PageAccount:
 class ClientAccount(PageAccount):
     """The account at the end of a path, with the pages that it has used.
 
-    It is likely to need the prefixes of its waiting requests, and its idle pages if its prompts repeat earlier ones,
-    found or not: all pages if half of the prompts are repeated, and fewer below.
+    It is likely to need the prefixes of its waiting requests, and its idle pages if its prompts repeat earlier ones or
+    find what others have computed: all pages if that is an eighth of the prompts, and fewer below.
     """
 
     __slots__ = ("_ends", "_likely", "_repeated", "pages", "requests", "used")
@@ -162,7 +162,7 @@ class ClientAccount(PageAccount):
         self.requests = 0  # number of waiting and running requests
         self.used = 0  # number of its last use
         self._ends: OrderedDict[int, None] = OrderedDict()  # digests of the last blocks of the latest prompts
-        self._repeated = 0  # of the blocks of the latest prompts, in thousandths: a moving average
+        self._repeated = 500  # of the blocks of the latest prompts, in thousandths: a moving average
         self._likely = 0  # number of its pages that it is likely to need, as of its last request
 
     def count_idle(self, pages: int) -> None:
@@ -174,12 +174,13 @@ class ClientAccount(PageAccount):
             account.idle += pages
             account.kept += more
 
-    def asked(self, digests: Sequence[int]) -> None:
-        """Record a prompt with blocks of these `digests`, each of which stands for all blocks before it."""
+    def asked(self, digests: Sequence[int], found: int) -> None:
+        """Record a prompt with blocks of these `digests`, each of which stands for all blocks before it; so many were
+        `found` cached."""
         if not digests:
             return
-        blocks = range(len(digests), 0, -1)
-        repeated = next((count for count in blocks if digests[count - 1] in self._ends), 0)
+        blocks = range(len(digests), found, -1)
+        repeated = next((count for count in blocks if digests[count - 1] in self._ends), found)
         self._repeated += (1000 * repeated // len(digests) - self._repeated) // 2
         self._ends[digests[-1]] = None
         if len(self._ends) > MOST_ENDS:
@@ -187,7 +188,7 @@ class ClientAccount(PageAccount):
 
     def ended(self) -> None:
         """Expect that the next prompt repeats as much as the last ones have."""
-        self._likely = min(1000, 2 * self._repeated) * self.idle // 1000
+        self._likely = min(1000, 8 * self._repeated) * self.idle // 1000
         self.count_idle(0)
 
     def _gives(self) -> bool:
