@@ -55,6 +55,10 @@ class ByUser(Dispatcher):
         for scheduler, own in zip(self._schedulers, self._of(member), strict=True):
             scheduler.progressed(own, (), evicted)
 
+    def live(self, now: float) -> list[Member]:
+        """See Dispatcher."""
+        return self._schedulers[0].live(now)
+
     def overloaded(self, now: float) -> dict[str, bool]:
         """See Dispatcher."""
         return self._schedulers[0].overloaded(now)
@@ -145,6 +149,10 @@ class Cells(Dispatcher):
     def progressed(self, member: Member, cached: Sequence[BlockRun], evicted: bytes) -> None:
         """See Dispatcher."""
         self._cells[self._numbers[member.identity.worker]].progressed(member, cached, evicted)
+
+    def live(self, now: float) -> list[Member]:
+        """See Dispatcher."""
+        return [member for cell in self._cells for member in cell.live(now)]
 
     def overloaded(self, now: float) -> dict[str, bool]:
         """See Dispatcher."""
