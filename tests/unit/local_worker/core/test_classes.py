@@ -18,12 +18,12 @@ from local_worker.core.batch import StepResult
 from local_worker.core.batcher import Batcher
 from local_worker.core.engine_cache import EngineCache
 from local_worker.core.external import ExternalBatch, ExternalQueue
-from local_worker.core.fair_pages import NOBODY, FairPages
 from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.plan import Plan
 from local_worker.core.policies import WHOLE_POLICIES, QueuePolicyConfig
 from local_worker.core.policies.classes import ClassedPolicy
 from local_worker.core.policies.sliced_dlpm import SlicedDlpm
+from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
 from serving.cost import WeightedTokens
 from serving.sampling_params import SamplingParams
@@ -137,9 +137,8 @@ def test_interactive_requests_get_in_each_step_what_they_get_without_the_backgro
     both = sorted([*upper, *lower], key=lambda arrival: arrival.step)
     # The numbers of interactive requests are those without the others.
     with pytest.MonkeyPatch.context() as patch:
-        # Idle pages that are kept for who pauses: the only background request takes them, and gives way with them, so
-        # that an interactive request would find more room than alone.
-        patch.setattr(FairPages, "available", lambda self, request, most, leaving=NOBODY: self.idle + leaving.idle)
+        # Nothing is cached: what a request finds depends on what others, of both classes, have computed and evicted.
+        patch.setattr(PrefixCache, "publish", lambda self, request, tokens: None)
         alone = replayed(seed, upper)
         patch.setattr(floor, "PATIENCE", 10**9)
         beside = replayed(seed, both)
