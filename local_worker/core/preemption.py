@@ -93,7 +93,16 @@ class Preemption:
         latest arrival first, only as many as needed.
         """
         others = self._others_for(entering)
-        chosen = self._enough(entering, iter(others)) or self._with_mine(entering, steps, others)
+        return self._leave_for(
+            entering, self._enough(entering, iter(others)) or self._with_mine(entering, steps, others)
+        )
+
+    def displace(self, entering: Request) -> bool:
+        """Preempt requests of the other class alone if that lets in `entering`; return whether there is room now."""
+        return self._leave_for(entering, self._enough(entering, iter(self._others_for(entering))))
+
+    def _leave_for(self, entering: Request, chosen: list[Request] | None) -> bool:
+        """Preempt `chosen`, or let them pause if they have a token in flight; return whether they have left."""
         if not chosen:
             return False
         self.yielding.update(chosen)
@@ -134,8 +143,15 @@ class Preemption:
     @property
     def has_victims(self) -> bool:
         """Whether a request may still give its place to another in this step."""
-        if any(self._can_leave(request) for request in self._others):
-            return True
+        return self.has_others or self._has_mine
+
+    @property
+    def has_others(self) -> bool:
+        """Whether a request of the other class may still give its place to another in this step."""
+        return any(self._can_leave(request) for request in self._others)
+
+    @property
+    def _has_mine(self) -> bool:
         return self._policy.has_preemption and self._tries > 0 and bool(self._candidates())
 
     def _candidates(self) -> list[Request]:

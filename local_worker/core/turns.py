@@ -298,7 +298,7 @@ class Turns:
         they are P in debt.
         """
         admitted: list[Request] = []
-        if self._is_full or self._step.left < 1:
+        if self._step.left < 1 or (self._is_full and not self._preemption.has_others):
             return admitted
         is_awaited = any(map(self._preemption.is_within_share, self._blocked))
         leaves = list(self._policy.hungry_leaves())  # those who are hungry for longest come first
@@ -310,7 +310,8 @@ class Turns:
             tokens = self._policy.tokens_until_beyond(request)
             may_enter = tokens > 0 and self._step.left >= 1 and not self._preemption.is_yielding(request)
             may_enter = may_enter and self._computing(request) is None
-            if may_enter and self._preemption.is_within_share(request) and self._fits(request):
+            may_enter = may_enter and self._preemption.is_within_share(request)
+            if may_enter and (self._fits(request) or (self._preemption.displace(request) and self._fits(request))):
                 self._preemption.entered(request)
                 self._policy.entered(request, self._queue)
                 self._extend(request, tokens, request)
