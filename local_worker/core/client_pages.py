@@ -100,13 +100,16 @@ class ClientPages:
         """Return whether the pages that `request` matches are spared."""
         return request in self._ends
 
-    def spare(self, request: Request) -> None:
-        """Spare the pages that `request`, which waits, matches now, and none that it matched before."""
+    def spare(self, request: Request) -> bool:
+        """Spare the pages that `request`, which waits, matches now, and none that it matched before; return whether
+        these are others."""
         digest = request.digests[request.matched_blocks - 1] if request.matched_blocks else NO_BLOCK
-        if self._ends.get(request) != digest:
-            self.left(request)
-            self._ends[request] = digest
-            self._awaited[digest] += 1
+        if self._ends.get(request) == digest:
+            return False
+        self.left(request)
+        self._ends[request] = digest
+        self._awaited[digest] += 1
+        return True
 
     def left(self, request: Request) -> None:
         """Spare no page for `request`, which waits no longer."""

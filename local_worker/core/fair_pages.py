@@ -70,8 +70,7 @@ class FairPages:
     def matched(self, request: Request) -> None:
         """Give up last what `request` matches now, if it waits."""
         account = self._accounts.get(request)
-        if account is not None and account.pages.is_waiting(request):
-            account.pages.spare(request)
+        if account is not None and account.pages.is_waiting(request) and account.pages.spare(request):
             account.rank()
 
     def withdrawn(self, request: Request) -> None:
