@@ -39,10 +39,13 @@ class ServiceLedger:
 
     def arrived(self, request: Request) -> None:
         """Record that `request` has joined the queue."""
+        self._watch(request)
+        self._change(request)
+
+    def _watch(self, request: Request) -> None:
         if not request.background:
             for account, gap in zip(reversed(request.account.lineage), self.gaps.values(), strict=True):
                 gap.watch(account)
-        self._change(request)
 
     def withdrawn(self, request: Request) -> None:
         """Record that `request` has left the queue without being served."""
@@ -75,6 +78,7 @@ class ServiceLedger:
     def preempted(self, request: Request) -> None:
         """Record that `request` has left the running batch for the queue."""
         self.preemptions += 1
+        self._watch(request)
         self._change(request)
 
     def generated(self, request: Request, tokens: int) -> None:

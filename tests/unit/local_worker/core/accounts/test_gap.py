@@ -3,10 +3,23 @@
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from local_worker.core.accounts.gap import SAMPLED, LiveGap
 from tests.unit.local_worker.core.test_batcher import REQUESTS, TIERS, histories, tight
+
+# A request of a is preempted, and a is hungry again.
+PREEMPTED = [
+    ("a", 0, 1, 4, 0),
+    ("a", 0, 1, 1, 0),
+    ("a", 0, 1, 1, 0),
+    ("a", 1, 9, 20, 6),
+    ("b", 0, 1, 16, 1),
+    ("b", 1, 5, 20, 0),
+    ("a", 0, 1, 1, 0),
+    ("a", 0, 1, 1, 0),
+    ("b", 0, 1, 16, 0),
+]
 
 
 def exact(rows: list[dict[str, tuple[int, bool]]]) -> int:
@@ -25,6 +38,7 @@ def exact(rows: list[dict[str, tuple[int, bool]]]) -> int:
 @pytest.mark.parametrize("name", ["dlpm", "lcf", "vtc"])
 @settings(max_examples=40, deadline=None)
 @given(arrivals=REQUESTS)
+@example(PREEMPTED)
 def test_the_gap_is_exact(name: str, arrivals: list[tuple[str, int, int, int, int]]) -> None:
     batcher = tight(name)
     rows: list[dict[str, tuple[int, bool]]] = []
