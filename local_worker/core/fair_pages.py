@@ -16,6 +16,8 @@ from local_worker.core.page_tree import PageTree
 from local_worker.core.request import Request
 from local_worker.core.shared_page import SharedPage
 
+MOST_AT_ONCE = 16  # pages that one client gives before it is compared with others again
+
 
 class Leaving:
     """What running requests release when they leave."""
@@ -221,15 +223,33 @@ class FairPages:
             leaving.running[each] += 1
             leaving.pages[each] += own
 
-    def evict(self, request: Request | None) -> int:
-        """Return the page to evict, for `request` if it is given; there must be an idle one."""
+    def evict(self, request: Request | None, count: int) -> list[int]:
+        """Return the next pages to evict, for `request` if it is given: at most `count`, and at least one, which must
+        be idle. All are of one client, which stays above its part until it gives the last one."""
         taker = None if request is None else self._account(request)
-        while True:
+        found: list[int] = []
+        while not found:
             account = self._victim(taker)
-            page = self._give_up(account)
-            if page is not None:
-                self.idle -= 1
-                return page
+            has_more = account.has_unneeded if account.has_unneeded() else account.has_pages
+            for number in range(min(count, self._most_at_once(account))):
+                if number and not has_more():
+                    break
+                page = self._give_up(account)
+                if page is not None:
+                    found.append(page)
+            account.rank()
+            if not account.is_here:
+                self._tree.forget_empty(account)
+        self.idle -= len(found)
+        return found
+
+    def _most_at_once(self, account: ClientAccount) -> int:
+        """Return how many pages `account` gives before others are looked at: more than one only above all its parts."""
+        if not account.is_here:
+            return MOST_AT_ONCE
+        pages = len(self._references)
+        beyond = min(each.beyond(pages) for each in (account, *account.above[:-1]))
+        return max(1, min(beyond, MOST_AT_ONCE))
 
     def _victim(self, taker: ClientAccount | None) -> ClientAccount:
         gone = self._tree.gone
@@ -268,9 +288,6 @@ class FairPages:
             del self._payers[page]
             account.pay(-PAGE)
             account.count_idle(-1)
-        account.rank()
-        if not account.is_here:
-            self._tree.forget_empty(account)
         return page if payer is account else None
 
     def check_invariants(self, running: Iterable[Request]) -> None:

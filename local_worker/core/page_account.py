@@ -119,18 +119,20 @@ class PageAccount:
         account = self
         while (parent := account.parent) is not None:
             name = account.name
-            ranks, others = (parent.gives, parent.spares) if account._gives() else (parent.spares, parent.gives)
+            ranks, others = (parent.gives, parent.spares) if account.has_unneeded() else (parent.spares, parent.gives)
             others.discard(name)
-            if ranks is parent.gives or account._has_spared():
+            if ranks is parent.gives or account.has_pages():
                 ranks.put(name, account._key)
             else:
                 ranks.discard(name)
             account = parent
 
-    def _gives(self) -> bool:
+    def has_unneeded(self) -> bool:
+        """Return whether it can give a page that it is unlikely to need."""
         return len(self.gives) > 0
 
-    def _has_spared(self) -> bool:
+    def has_pages(self) -> bool:
+        """Return whether it can give a page, if need be one that it is likely to need."""
         return len(self.spares) > 0
 
     @property
@@ -141,9 +143,9 @@ class PageAccount:
         """Raise AssertionError unless the account is ranked as what it pays for says."""
         if self.parent is None:
             return
-        key, gives = self._key, self._gives()
+        key, gives = self._key, self.has_unneeded()
         ranked = self.parent.gives.key(self.name), self.parent.spares.key(self.name)
-        expected = (key, None) if gives else (None, key if self._has_spared() else None)
+        expected = (key, None) if gives else (None, key if self.has_pages() else None)
         assert ranked == expected, f"{self.path}: ranked by {ranked} in place of {expected}"
 
 
@@ -191,10 +193,12 @@ class ClientAccount(PageAccount):
         self._likely = min(1000, 8 * self._repeated) * self.idle // 1000
         self.count_idle(0)
 
-    def _gives(self) -> bool:
+    def has_unneeded(self) -> bool:
+        """See PageAccount."""
         return self.pages.gives_unneeded() and self.idle > self._likely
 
-    def _has_spared(self) -> bool:
+    def has_pages(self) -> bool:
+        """See PageAccount."""
         return self.pages.gives_unneeded() or self.pages.has_spared
 
     @property

@@ -240,7 +240,8 @@ class PrefixCache:
 
     def flush(self) -> None:
         """Evict every page that no running request uses. O(pages)."""
-        self._free += [self._evict(None) for _ in range(self._fair.idle)]
+        while self._fair.idle:
+            self._free += self._evict(None, self._fair.idle)
 
     def _take(self, count: int, request: Request) -> list[int]:
         """Return `count` pages for `request`: free pages first, then idle ones."""
@@ -248,17 +249,18 @@ class PrefixCache:
         pages = self._free[kept:][::-1]
         del self._free[kept:]
         while len(pages) < count:
-            pages.append(self._evict(request))
+            pages += self._evict(request, count - len(pages))
         for page in pages:
             self._references[page] = 1
         return pages
 
-    def _evict(self, request: Request | None) -> int:
-        page = self._fair.evict(request)
-        digest = self._blocks.pop(page).digest
-        del self._by_digest[digest]
-        self._record_change(digest, None)
-        return page
+    def _evict(self, request: Request | None, count: int) -> list[int]:
+        pages = self._fair.evict(request, count)
+        for page in pages:
+            digest = self._blocks.pop(page).digest
+            del self._by_digest[digest]
+            self._record_change(digest, None)
+        return pages
 
     def advance(self, now: float) -> None:
         """Tell the time in seconds: who had no request for long is not entitled to a part of the pages any more."""
