@@ -11,6 +11,7 @@ from cli.batch.request_file import key
 from fairlead.errors import InvalidRequest
 
 CHUNK = 1 << 16  # bytes that are read at a time to find the end of the last whole line
+BEGINNING = b'{"id"'  # of an answer
 
 
 class AnswerFile:
@@ -23,8 +24,8 @@ class AnswerFile:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held until the process ends, however it does
-            self._remove_torn_line()
             self._read()
+            self._remove_torn_line()
         except BlockingIOError as error:
             os.close(self._descriptor)
             raise InvalidRequest(f"{path}: another run writes to it") from error
@@ -65,10 +66,16 @@ class AnswerFile:
         os.ftruncate(self._descriptor, end)
 
     def _read(self) -> None:
+        """Read which requests are answered. Raise InvalidRequest for a file of anything else, which stays as it is."""
         with self._path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
+                if not line.endswith(b"\n") and BEGINNING.startswith(line[: len(BEGINNING)]):
+                    break  # torn
                 try:
-                    custom_id = json.loads(line)["custom_id"]
-                except (ValueError, KeyError, TypeError, RecursionError) as error:
-                    raise InvalidRequest(f"{self._path}, line {number}: not an answer of a batch") from error
-                self._done.add(key(str(custom_id)))
+                    answer = json.loads(line)
+                    self._done.add(key(str(answer["custom_id"])))
+                    is_answer = "response" in answer
+                except (ValueError, KeyError, TypeError, RecursionError):
+                    is_answer = False
+                if not is_answer:
+                    raise InvalidRequest(f"{self._path}, line {number}: not an answer of a batch")

@@ -20,6 +20,7 @@ from gateway.service_tiers import FLEX, HEADER
 REFUSED = (429, 503, 529)  # the call was not begun, and may be repeated at any time
 FAILED = (408, 500, 502, 504)  # it was perhaps begun; it is repeated, but not for ever
 ATTEMPTS = 3  # of a call that fails
+MOST_BROKEN = 10  # connections of a call that break while the gateway answers others
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0  # seconds before another attempt where the gateway does not say how many
 AWAY_SECONDS = 600.0  # a gateway that did not answer for so long, to any call, is gone
 START_SECONDS = 60.0  # the same before its first answer
@@ -99,23 +100,25 @@ class BatchRunner:
     def _answer(self, request: BatchRequest) -> None:
         """Call until there is an answer, and record it; the call counts as open already."""
         body, attempts, pause = json.dumps(request.body).encode(), 0, FIRST_PAUSE
-        while (answer := self._attempt(request.url, body, pause, attempts)) is None:
+        while (answer := self._attempt(request, body, pause, attempts)) is None:
             attempts, pause = attempts + 1, min(2 * pause, LONGEST_PAUSE)
             self._begin()
-        self._answers.append(_line(request, answer))
+        self._answers.append(answer)
         with self._changed:
-            self.failed += answer.status >= 300
+            self.failed += answer["error"] is not None
             self._taken -= 1
             self._concurrency.succeeded()
             self._waits = ""
             self._changed.notify_all()
 
-    def _attempt(self, path: str, body: bytes, pause: float, attempts: int) -> HttpAnswer | None:
-        """Make a call after `attempts` others; return None if it has to be repeated."""
+    def _attempt(self, request: BatchRequest, body: bytes, pause: float, attempts: int) -> dict[str, Any] | None:
+        """Make a call after `attempts` others; return the line of its answer, or None if it has to be repeated."""
         began_at = time.monotonic()
         try:
-            answer = self._http.post(path, body)
+            answer = self._http.post(request.url, body)
         except (OSError, http.client.HTTPException) as error:
+            if attempts + 1 >= MOST_BROKEN and self._heard_at > began_at:
+                return _broken(request, f"{MOST_BROKEN} connections broke, the last one with: {_reason(error)}")
             self._missed(error, pause)
             return None
         self._heard_at = time.monotonic()
@@ -125,13 +128,13 @@ class BatchRunner:
         if answer.status in FAILED and attempts + 1 < ATTEMPTS:
             self._failed(pause, f"status {answer.status}")
             return None
-        return answer
+        return _line(request, answer)
 
     def _missed(self, error: Exception, pause: float) -> None:
         """Record that the gateway did not answer a call; raise Unavailable if it has not for too long."""
         if time.monotonic() - self._heard_at > AWAY_SECONDS:
             raise Unavailable(f"the gateway does not answer: {error}")
-        self._failed(pause, str(error) or type(error).__name__)
+        self._failed(pause, _reason(error))
 
     def _failed(self, pause: float, reason: str) -> None:
         with self._changed:
@@ -152,6 +155,10 @@ class BatchRunner:
     def _state(self) -> str:
         text = f"{len(self._answers):,} of {self._total:,} done, {self.failed:,} errors in this run"
         return f"{text}, {self._concurrency.open} open{self._waits}"
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__
 
 
 def _retry_after(answer: HttpAnswer, default: float) -> float:
@@ -180,3 +187,9 @@ def _line(request: BatchRequest, answer: HttpAnswer) -> dict[str, Any]:
         }
     response = {"status_code": answer.status, "request_id": request_id, "body": body}
     return {"id": f"batch_req_{request_id}", "custom_id": request.custom_id, "response": response, "error": error}
+
+
+def _broken(request: BatchRequest, reason: str) -> dict[str, Any]:
+    """Return the line of a request that brings no answer, whereas others do."""
+    error = {"code": "connection_error", "message": reason}
+    return {"id": "batch_req_", "custom_id": request.custom_id, "response": None, "error": error}

@@ -1,6 +1,7 @@
 """`fairlead batch run`: on a real stack with the fake engine, killed at random, and against a gateway that refuses."""
 
 import json
+import os
 import random
 import signal
 import threading
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cli.batch import runner
 from cli.batch.answer_file import AnswerFile
 from cli.batch.concurrency import LEAST, MOST, Concurrency
 from cli.batch.request_file import RequestFile
@@ -84,8 +86,9 @@ def test_a_run_that_is_killed_at_random_answers_each_line_once(url: str, tmp_pat
 class RefusingGateway:
     """An HTTP server that refuses calls while more than `most` are open, and breaks some connections."""
 
-    def __init__(self, most: int, retry_after: float) -> None:
+    def __init__(self, most: int, retry_after: float, hangs_up_at: str = "") -> None:
         self.most = most
+        self.hangs_up_at = hangs_up_at
         self.retry_after = retry_after
         self.open = self.refused = self.worst = self.calls = 0
         self.tiers: set[str | None] = set()
@@ -114,7 +117,8 @@ class RefusingGateway:
         with self._lock:
             self.calls += 1
             self.tiers.add(handler.headers["x-fairlead-service-tier"])
-            is_broken, is_refused = self.calls % 17 == 0, self.open >= self.most
+            is_broken = self.calls % 17 == 0 or body["prompt"] == self.hangs_up_at
+            is_refused = self.open >= self.most
             self.open += 1
             self.worst = max(self.worst, self.open)
             self.refused += is_refused
@@ -179,21 +183,55 @@ def test_one_run_at_a_time_writes_a_file(tmp_path: Path) -> None:
         AnswerFile(tmp_path / "out")
 
 
-@given(whole=st.lists(st.text(min_size=1, max_size=5), max_size=5, unique=True), torn=st.binary(max_size=200_000))
+@given(
+    whole=st.lists(st.text(min_size=1, max_size=5), max_size=5, unique=True),
+    text=st.text(max_size=70_000),
+    data=st.data(),
+)
 def test_a_torn_last_line_is_removed_and_whole_lines_stay(
-    whole: list[str], torn: bytes, tmp_path_factory: pytest.TempPathFactory
+    whole: list[str], text: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("answers") / "out"
     with AnswerFile(path) as file:
         for custom_id in whole:
-            file.append({"custom_id": custom_id})
-    with path.open("ab") as end:
-        end.write(torn.replace(b"\n", b" "))
+            file.append({"id": "", "custom_id": custom_id, "response": None})
+        before = path.stat().st_size
+        file.append({"id": "", "custom_id": "torn", "response": {"body": text}})
+    os.truncate(path, data.draw(st.integers(before, path.stat().st_size - 1)))
     with AnswerFile(path) as file:
         assert [custom_id for custom_id in whole if file.has(custom_id)] == whole
         assert len(file) == len(whole)
-        file.append({"custom_id": "one more line"})
+        file.append({"id": "", "custom_id": "one more line", "response": None})
     assert [json.loads(each)["custom_id"] for each in path.read_bytes().splitlines()] == [*whole, "one more line"]
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize("text", [json.dumps(line("a")), "notes", f"{json.dumps(line('a'))}\n{json.dumps(line('b'))}"])
+def test_a_file_of_anything_else_is_refused_and_stays_as_it_is(text: str, end: str, tmp_path: Path) -> None:
+    """Such as the file of requests, given twice."""
+    path = tmp_path / "requests.jsonl"
+    path.write_text(text + end)
+    with pytest.raises(InvalidRequest, match="line 1: not an answer of a batch"):
+        AnswerFile(path)
+    assert path.read_text() == text + end
+
+
+def test_a_request_at_which_the_gateway_hangs_up_is_an_error_and_the_others_are_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "LONGEST_PAUSE", 0.1)
+    gateway = RefusingGateway(most=12, retry_after=0.05, hangs_up_at="request poison")
+    lines = [line(str(number)) for number in range(400)]
+    lines.insert(3, line("poison"))
+    requests, out = written(tmp_path / "requests.jsonl", lines), tmp_path / "answers.jsonl"
+    done = called("batch", "run", str(requests), "--out", str(out), "--url", gateway.url)
+    gateway.server.shutdown()
+    gateway.server.server_close()
+    assert done.returncode == 1
+    found = answers(out)
+    assert len(found) == len(lines)
+    assert [name for name, answer in found.items() if answer["error"] is not None] == ["poison"]
+    assert "10 connections broke" in found["poison"]["error"]["message"]
 
 
 def test_fifty_thousand_lines_take_little_memory(tmp_path: Path) -> None:
