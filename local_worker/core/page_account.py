@@ -91,6 +91,11 @@ class PageAccount:
             account.idle += idle
             account.kept += kept
 
+    @property
+    def highest(self) -> "PageAccount":
+        """The account of its path below the root."""
+        return self if len(self.above) < 2 else self.above[-2]
+
     def pay(self, units: int) -> None:
         """Pay for `units` of PAGE more, or less if it is negative."""
         self.held += units

@@ -4,7 +4,7 @@ Who pauses keeps its part, and who has left holds nothing for ever. The window i
 requests can make it shorter.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
 
 from local_worker.core.accounts.account import Path
@@ -15,6 +15,7 @@ from local_worker.core.request import Request
 
 BACKGROUND = ""  # above the paths of the background class
 WINDOW_SECONDS = 60.0  # for which an account without requests keeps its part
+MOST_QUIET = 8192  # accounts without requests that keep their part; one takes about two kilobytes
 
 
 class PageTree:
@@ -64,10 +65,21 @@ class PageTree:
         leaf.requests -= 1
         if leaf.requests:
             return
-        if leaf.is_here:
-            self._quiet[leaf] = self._now
-        else:
+        if not leaf.is_here:
             self.forget_empty(leaf)
+            return
+        self._quiet[leaf] = self._now
+        if len(self._quiet) > MOST_QUIET:
+            self._leave_early()
+
+    def _leave_early(self) -> None:
+        """Let half of the quiet accounts leave of the highest account that has most of them, the longest quiet first:
+        names that are made up bound neither memory nor the window of others."""
+        highest, quiet = Counter(leaf.highest for leaf in self._quiet).most_common(1)[0]
+        leaving = [leaf for leaf in self._quiet if leaf.highest is highest]
+        for leaf in leaving[: max(1, quiet // 2)]:
+            del self._quiet[leaf]
+            self._leave(leaf)
 
     def advance(self, now: float) -> None:
         """Let those leave that had no request for the window before `now`, in seconds."""

@@ -6,7 +6,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from local_worker.core.page_tree import WINDOW_SECONDS
+from local_worker.core.page_tree import MOST_QUIET, WINDOW_SECONDS, PageTree
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
 from serving.cost import WEIGHT_ONE
@@ -211,6 +211,22 @@ def test_the_pages_of_those_that_have_left_go_first_and_their_parts_are_free() -
         serve(cache, ("f",), [100 + number, 200])
     assert serve(cache, ("r",), [21, 22]) == 2
     assert serve(cache, ("q",), QUIET) == 0
+
+
+def test_names_that_are_made_up_take_bounded_memory_and_end_no_part_of_another_tenant() -> None:
+    tree = PageTree({}, {})
+
+    def ask(path: tuple[str, ...]) -> None:
+        tree.ended(tree.arrived(request_of(path, []), path))
+
+    ask(ME)
+    for number in range(3 * MOST_QUIET):
+        ask(("t1", f"t1/{number}"))
+    here = [account.path for account in tree]
+    assert len(here) <= MOST_QUIET
+    assert ME in here
+    assert ("t1", f"t1/{3 * MOST_QUIET - 1}") in here, "those that were here longest ago leave"
+    tree.check_invariants()
 
 
 def test_who_returns_before_others_needed_its_pages_finds_them() -> None:
