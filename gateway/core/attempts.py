@@ -12,9 +12,7 @@ class Attempts:
     number: int = 0
     tried: list[str] = field(default_factory=list)
     started: bool = False  # whether this attempt has entered a running batch
-    charged: bool = (
-        False  # whether any attempt has brought a token: the call pays for its prompt, and later ones do not
-    )
+    charged: bool = False  # whether any attempt has brought a token: then the call has paid for its prompt
     _fruitless: int = 0  # attempts since the last token
     _excused: list[str] = field(default_factory=list)  # instances; each can be excused once
 

@@ -18,6 +18,7 @@ Path = Sequence[tuple[str, int]]  # names with weights, from the tenant down
 class _Party:
     weight: int
     held: int = 0
+    waits_since: float = float("inf")
     waits_until: float = float("-inf")
     members: "MemoryParts | None" = None
 
@@ -53,10 +54,16 @@ class MemoryParts:
         if self._is_below(party, memory):
             self._waiting.pop(name, None)
             self._waiting[name] = None
-            party.waits_until = until
+            party.waits_since, party.waits_until = min(party.waits_since, now), until
         if below := path[1:]:
             self._members(party).wait(below, self._part(party, memory), now, until)
         self._drop_absent(name)
+
+    def waited(self, name: str, now: float) -> float:
+        """Return for how many seconds the party has waited; 0 for one that does not wait."""
+        self._forget(now)
+        party = self._parties.get(name)
+        return 0.0 if party is None else max(0.0, now - party.waits_since)
 
     def got(self, path: Path) -> None:
         """Record that the parties on the path wait no longer."""
@@ -128,7 +135,8 @@ class MemoryParts:
     def _stop_waiting(self, name: str) -> None:
         if name in self._waiting:
             del self._waiting[name]
-            self._parties[name].waits_until = float("-inf")
+            party = self._parties[name]
+            party.waits_since, party.waits_until = float("inf"), float("-inf")
             self._drop_absent(name)
 
     def _drop_absent(self, name: str) -> None:

@@ -9,7 +9,9 @@ new interaction is admitted while the claims fit; calls of an interaction that w
   the tokens that the app's interactions usually have in common. A young interaction counts as its app's mean one.
 - A claim ends when its interaction closes, and rests while the interaction is idle: when it has paused for longer than
   its app usually does. What is opened and left therefore holds no memory.
-- Free memory goes to whoever comes, but not past somebody who waits below his part (`throttler.core.memory_parts`).
+- Free memory goes to whoever comes, but not past somebody who waits below his part (`throttler.core.memory_parts`). A
+  tenant waits below its part for LONGEST_WAIT at most: small interactions of others, each of which fits, would
+  otherwise keep out one that is larger than what is ever free.
 - The claims are limited from the first overload on, to ROOM of the memory. As long as the pool is not overloaded the
   limit grows: where computing contexts again is cheap, their memory need not hold back anybody.
 """
@@ -29,6 +31,7 @@ ROOM = 0.8  # of the memory: the rest is for calls without an interaction, and f
 GROWTH_SECONDS = 1800.0  # without overload after which the limit has grown by the factor e
 RETRY_SECONDS = 5.0
 PATIENCE = 3 * RETRY_SECONDS  # how long a refused client counts as waiting
+LONGEST_WAIT = 60.0  # seconds that a tenant waits below its part before one interaction is admitted beyond the limit
 # Calls in a group: the newest group and the one before count. Sub-agents may have smaller contexts than the agent that
 # waits for them.
 GROUP = 8
@@ -101,6 +104,8 @@ class WorkingSets:
         tokens = max(prompt_tokens - habits.common_tokens, habits.mean_footprint)
         held = self.parts.held
         if not held or (held + tokens <= limit and not self.parts.must_yield(path, limit, now)):
+            return ""
+        if self.parts.waited(path[0][0], now) >= LONGEST_WAIT:
             return ""
         self.parts.wait(path, limit, now, now + PATIENCE)
         return f"interactions in progress hold {held:,} of {limit:,} tokens of the pool's memory"

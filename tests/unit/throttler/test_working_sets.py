@@ -1,6 +1,7 @@
 """Claims of interactions on a pool's memory: against a naive model, and what they promise."""
 
 import math
+from collections import deque
 from dataclasses import dataclass, field
 
 import pytest
@@ -21,7 +22,17 @@ from throttler.core.profiles import Profiles, RateLimits
 from throttler.core.quota import LocalQuota
 from throttler.core.throttle import Caller, Rejected
 from throttler.core.throttles import THROTTLES
-from throttler.core.working_sets import GROUP, GROWTH_SECONDS, LEARNED, PATIENCE, ROOM, Context, PoolMemory, WorkingSets
+from throttler.core.working_sets import (
+    GROUP,
+    GROWTH_SECONDS,
+    LEARNED,
+    LONGEST_WAIT,
+    PATIENCE,
+    ROOM,
+    Context,
+    PoolMemory,
+    WorkingSets,
+)
 
 POOL = PoolMemory(1000, overloaded=True)
 SHARES = {"a": 1.0, "b": 2.0, "c": 1.0}
@@ -48,7 +59,8 @@ class Naive:
         self.pauses: dict[str, list[float]] = {}
         self.found: dict[str, list[int]] = {}
         self.footprints: dict[str, list[int]] = {}
-        self.waiting: dict[tuple[str, ...], float] = {}  # (tenant,) or (tenant, client)
+        self.waiting: dict[tuple[str, ...], float] = {}  # (tenant,) or (tenant, client), with the end
+        self.since: dict[tuple[str, ...], float] = {}
         self.growth = 1.0
         self.looked_at: float | None = None
 
@@ -65,7 +77,13 @@ class Naive:
             return False
         if self.held(now) + tokens <= limit and not self.must_yield(key, limit, now):
             return False
+        self.waiting = {path: until for path, until in self.waiting.items() if until > now}
+        self.since = {path: since for path, since in self.since.items() if path in self.waiting}
+        if now - self.since.get((tenant,), now) >= LONGEST_WAIT:
+            return False
         self.wait(key, limit, now)
+        for path in self.waiting:
+            self.since.setdefault(path, now)
         return True
 
     def limit(self, pool: PoolMemory, now: float) -> int | None:
@@ -81,8 +99,9 @@ class Naive:
         tenant = tenant_of(key.client)
         if key not in self.claims:
             self.claims[key] = NaiveClaim()
-            self.waiting.pop((tenant,), None)
-            self.waiting.pop((tenant, key.client), None)
+            for path in ((tenant,), (tenant, key.client)):
+                self.waiting.pop(path, None)
+                self.since.pop(path, None)
         claim = self.claims[key]
         if not claim.prompts and claim.paused is not None and len(claim.contexts) % LEARNED == 1:
             self.pauses.setdefault(tenant, []).append(now - claim.paused)
@@ -283,6 +302,26 @@ def test_free_memory_goes_to_who_waits_below_his_part() -> None:
     assert not pool.admits("big", 200), "the quiet one waits"
     assert pool.starts("quiet", "a", 100)
     assert pool.admits("big", 200), "nobody waits any more"
+
+
+@pytest.mark.parametrize("tokens", [350, 790, 900])
+def test_an_interaction_that_is_larger_than_its_tenants_part_waits_for_a_bounded_time(tokens: int) -> None:
+    """Otherwise others, who always find room for small ones, would keep it out for ever."""
+    pool, number, live = Pool(), 0, deque[tuple[str, str]]()
+    for second in range(100):
+        pool.now += 1
+        for tenant in ("a", "b"):
+            for _ in range(5):
+                number += 1
+                if pool.starts(tenant, str(number), 50):
+                    live.append((tenant, str(number)))
+        for _ in range(2):
+            if live:
+                tenant, name = live.popleft()
+                pool.sets.closed(InteractionKey(tenant, "app", name))
+        if second >= 20 and second % 5 == 0 and pool.starts("c", "large", tokens):
+            return
+    raise AssertionError("it never came")
 
 
 def test_who_waits_and_never_comes_blocks_nobody_for_long() -> None:
