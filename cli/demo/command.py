@@ -69,7 +69,9 @@ def run(args: argparse.Namespace) -> int:
     if args.engine == "vllm" and find_spec("vllm") is None:
         raise ConfigError("--engine vllm: vllm is not installed; docs/operations.md says how to install it")
     args.out.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: it ends the services as well
+    # As Ctrl-C, which ends the services as well: a running event loop cancels what it does. An exception that is raised
+    # wherever the program is would be lost in a callback of a library.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     if args.watch:
         return watch(args)
     with asyncio.Runner() as runner:  # one event loop, because gRPC's threads may still use that of an earlier trial

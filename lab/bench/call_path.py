@@ -31,7 +31,7 @@ MODEL = "fake"
 PROMPT = "What is fair?"
 WORKER_CORE = ("local_worker/core/", "local_worker/loop.py")
 START_SECONDS = 60.0
-SETTLE_SECONDS = 2.0  # after a call: what its end causes in all processes
+SETTLE_SECONDS = 1.0  # after a call: what its end causes in all processes
 POLL_SECONDS = 0.02
 Calls = Mapping[str, Mapping[str, int]]  # by process and function
 
