@@ -1,5 +1,9 @@
 """A folder with a model of random weights and a tokenizer, from which a worker loads it as any other."""
 
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -7,7 +11,23 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from lab.bench.flood.workload import WORDS
+from lab.bench.gpu.subject import Subject
 from lab.bench.shapes import random_model
+
+MEMORY = Path("/dev/shm")  # a file system in memory, where there is one
+MODEL = "model"
+
+
+@contextmanager
+def written_model(subject: Subject) -> Iterator[Path]:
+    """Give the folder of a model with the shape of the subject's, which ends with the context."""
+    size = 2 * subject.work(()).bytes_read
+    place = MEMORY if MEMORY.exists() and shutil.disk_usage(MEMORY).free > size else None
+    with tempfile.TemporaryDirectory(dir=place) as folder:
+        model = Path(folder) / MODEL
+        write_model(model, subject.scale.shape, subject.device, subject.dtype)
+        subject.release()
+        yield model
 
 
 def write_model(folder: Path, shape: str, device: str, dtype: torch.dtype) -> None:

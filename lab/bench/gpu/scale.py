@@ -15,6 +15,20 @@ class Heads:
         return f"{self.queries}/{self.keys}/{self.size}"
 
 
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """A neighbour that keeps `open` calls open, each with a prompt and an output of so many tokens."""
+
+    open: int
+    prompt: int
+    output: int
+
+    @property
+    def name(self) -> str:
+        """Return the name of its row."""
+        return f"{self.open} calls of {self.prompt:,} and {self.output:,} tokens"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
     """The shape of the model (lab.bench.shapes) and the sizes of each check, in tokens, requests, bytes and seconds."""
@@ -48,6 +62,10 @@ class Scale:
     flood_open: int  # calls
     alone_seconds: float
     flooded_seconds: float
+    crowds: tuple[Crowd, ...]
+    neighbour_quiet_every: float  # mean time between two questions beside a crowd
+    neighbour_ramp: float  # seconds before calls count
+    neighbour_seconds: float
     long_contexts: tuple[tuple[int, int], ...]  # (requests, tokens of each)
 
 
@@ -91,6 +109,10 @@ FULL = Scale(
     flood_open=64,
     alone_seconds=20.0,
     flooded_seconds=40.0,
+    crowds=(Crowd(4, 32_000, 16), Crowd(160, 256, 1500), Crowd(16, 8000, 1)),
+    neighbour_quiet_every=0.2,
+    neighbour_ramp=3.0,
+    neighbour_seconds=10.0,
     long_contexts=((64, 2000), (16, 8000), (4, 30_000)),
 )
 
@@ -124,5 +146,9 @@ TINY = Scale(
     flood_open=4,
     alone_seconds=1.0,
     flooded_seconds=2.0,
+    crowds=(Crowd(2, 600, 2),),
+    neighbour_quiet_every=0.2,
+    neighbour_ramp=0.5,
+    neighbour_seconds=1.5,
     long_contexts=((2, 200),),
 )

@@ -26,6 +26,7 @@ QUICK = (
     Check("long_prompt", 60),
 )
 MORE = (
+    Check("neighbours", 230),
     Check("served", 170),
     Check("attention", 60),
     Check("long_contexts", 40),

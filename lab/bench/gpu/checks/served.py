@@ -1,10 +1,7 @@
 """A quiet user beside a flood, served by the real gateway, scheduler and worker with a model of random weights."""
 
 import asyncio
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 from cli.stack import Stack
 from fairlead import Client
@@ -13,24 +10,19 @@ from lab.bench.flood.figures import figures
 from lab.bench.flood.phase import Phase
 from lab.bench.flood.trial import trial
 from lab.bench.flood.workload import FLOOD, USERS, Asked, Workload
-from lab.bench.gpu.model_folder import write_model
+from lab.bench.gpu.model_folder import written_model
 from lab.bench.gpu.row import Row
 from lab.bench.gpu.subject import Subject
-
-MEMORY = Path("/dev/shm")  # a file system in memory, where there is one
-MODEL = "model"
 
 
 def rows(subject: Subject) -> Iterator[Row]:
     """Yield what the quiet user waits for its first token, alone and beside the flood."""
     scale = subject.scale
-    with tempfile.TemporaryDirectory(dir=_place(2 * subject.work(()).bytes_read)) as folder:
-        write_model(Path(folder) / MODEL, scale.shape, subject.device, subject.dtype)
-        subject.release()
+    with written_model(subject) as model:
         stack = Stack(
             workers=1,
             log_dir=subject.out / "services",
-            model=str(Path(folder) / MODEL),
+            model=str(model),
             worker_args=["--kv-tokens", str(scale.served_kv_tokens), "--device", subject.device],
             gateway_args=["--throttle", "none"],
         )
@@ -52,11 +44,6 @@ def rows(subject: Subject) -> Iterator[Row]:
             "hit_rate": found.hit_rate,
         },
     )
-
-
-def _place(size: int) -> Path | None:
-    """Return the file system in memory if it has room for `size` bytes; None: where temporary files are."""
-    return MEMORY if MEMORY.exists() and shutil.disk_usage(MEMORY).free > size else None
 
 
 async def _trial(gateway: str, work: Workload, alone: float, flooded: float) -> tuple[Phase, Phase]:
