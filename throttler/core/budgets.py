@@ -119,14 +119,15 @@ class Budgets:
     ) -> Rejected | BudgetDemand | None:
         """Return how budgets that hold refuse a call, or the lease that it lacks; None if it goes on.
 
-        `overloaded` means that rates hold as well, and `protects_from_rates` that they refuse no protected call.
+        `overloaded` means that rates hold as well, and `protects_from_rates` that they do so only for a time and refuse
+        no protected call.
         """
         if not self._are_set:
             return None
         for group in self._groups(caller, interaction):
             if group.is_rate and not overloaded:
                 continue
-            amount = use[group.measure]
+            amount, cap = use[group.measure], None
             if protected and not group.is_own and (protects_from_rates or not group.is_rate):
                 cap = next((cap for cap in group.caps if not self.accounts.fits(cap, amount, now)), None)
                 if cap is None:
@@ -138,6 +139,9 @@ class Budgets:
                     continue
                 if self.accounts.may_grow(limit.account, amount, now):
                     return BudgetDemand(limit.account, amount)
+                passes = group.is_rate and protects_from_rates
+                if amount > (cap or limit.account).limit and not passes:
+                    return self._never_admitted(limit, amount, now)
                 return self._rejected(limit, amount, now)
         return None
 
@@ -273,19 +277,26 @@ class Budgets:
 
     def _rejected(self, limit: _Limit, amount: int, now: float) -> Rejected:
         budget, account = limit.budget, limit.account
-        is_own = budget.per == "interaction"
-        wait = self._profiles.limits.idle_ttl if is_own else self.accounts.wait(account, amount, now)
-        left = max(0, account.limit - self.accounts.used(account, now))
-        if is_own:
-            advice = "begin another interaction"
+        if budget.per == "interaction":
+            wait, advice = self._profiles.limits.idle_ttl, "begin another interaction"
         else:
-            advice = f"retry in {wait:.1f} s" if amount <= account.limit else "ask for fewer tokens"
-        message = (
-            f"{limit.whose} is over {budget.name}={shown(budget.measure, account.limit)}: the call is expected to need "
-            f"{shown(budget.measure, amount)} {UNITS[budget.measure]}, and {shown(budget.measure, left)} are left; "
-            f"{advice}"
-        )
+            wait = self.accounts.wait(account, amount, now)
+            advice = f"retry in {wait:.1f} s"
+        left = max(0, account.limit - self.accounts.used(account, now))
+        message = f"{_over(limit, amount)}, and {shown(budget.measure, left)} are left; {advice}"
         return Rejected(OUTCOMES.get(budget.per, Outcome.THROTTLED_USER), wait, message, account.limit)
+
+    def _never_admitted(self, limit: _Limit, amount: int, now: float) -> Rejected:
+        """Return the refusal of a call that no waiting helps: nobody is to repeat it."""
+        wait = self.accounts.wait(limit.account, amount, now)
+        message = f"{_over(limit, amount)}, which is more than all of it; ask for fewer tokens"
+        return Rejected(Outcome.REJECTED_INVALID, wait, message, limit.account.limit)
+
+
+def _over(limit: _Limit, amount: int) -> str:
+    budget, unit = limit.budget, UNITS[limit.budget.measure]
+    excess = f"{limit.whose} is over {budget.name}={shown(budget.measure, limit.account.limit)}"
+    return f"{excess}: the call is expected to need {shown(budget.measure, amount)} {unit}"
 
 
 def _account(budget: Budget, per: str, subject: str, limit: int) -> BudgetAccount:

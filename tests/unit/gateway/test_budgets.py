@@ -1,6 +1,7 @@
 """Budgets at real gateways: exact over two of them and a Redis that dies, and kept in a file when all are killed."""
 
 import hashlib
+import json
 import random
 import threading
 import time
@@ -14,6 +15,7 @@ from fairlead.rpc.status import from_call
 from fairlead.v1 import inference_pb2_grpc
 from tests.redis_server import RedisServer
 from tests.services import Process, Stack, eventually
+from tests.unit.cli.commands import called
 from tests.unit.gateway.http.http_client import TEXT, HttpClient, by
 from tests.unit.gateway.test_token_limits import request_for
 from throttler.core.budget_ledger import PARTS
@@ -129,6 +131,25 @@ limits: {tenant_money_per_month: 4, interaction_tokens: 60}
     assert answer.status == 429
     assert "used=10" in answer.headers["x-fairlead-budget"], "a little more than the whole"
     assert int(answer.headers["retry-after"]) > 1_000_000
+
+
+def test_a_batch_has_an_error_for_a_call_that_needs_more_than_a_whole_budget(stack: Stack, tmp_path: Path) -> None:
+    stack.worker("a", engine="fake:0.0005")
+    gateway = stack.gateway(
+        profiles=profiles(tmp_path, "limits: {tenant_tokens_per_day: 100}"), http_listen="127.0.0.1:0"
+    )
+    requests, answers = tmp_path / "requests.jsonl", tmp_path / "answers.jsonl"
+    lines = [
+        {"custom_id": name, "method": "POST", "url": TEXT, "body": {"prompt": "x", "max_tokens": tokens}}
+        for name, tokens in (("too large", 101), ("small", 5))
+    ]
+    requests.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    url = f"http://127.0.0.1:{gateway.wait_for('listening')['http_port']}"
+    assert called("batch", "run", str(requests), "--out", str(answers), "--url", url).returncode == 1
+    errors = {line["custom_id"]: line["error"] for line in map(json.loads, answers.read_text().splitlines())}
+    assert errors["small"] is None
+    assert "over tenant_tokens_per_day=100" in errors["too large"]["message"]
+    assert "more than all of it" in errors["too large"]["message"]
 
 
 def test_each_key_has_its_own_budget(stack: Stack, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import grpc
 
-from fairlead.errors import FairleadError, ThrottledUser
+from fairlead.errors import FairleadError, InvalidRequest, ThrottledUser
 from fairlead.rpc.status import from_call
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
 from tests.services import Stack, eventually
@@ -41,7 +41,7 @@ def test_calls_reserve_settle_and_are_refused_with_the_limit_and_its_value(stack
 
         assert call(100, 100) is None
         refusal = call(100, 901)
-        assert isinstance(refusal, ThrottledUser)
+        assert isinstance(refusal, InvalidRequest), "no waiting helps"
         assert "user 'default/ann' is over user_tokens_per_minute=1000" in refusal.message
         assert "the call is expected to need 1001 tokens" in refusal.message
         assert call(700, 100) is None, "200 + 800"

@@ -267,10 +267,40 @@ def test_the_reason_names_limit_and_value_and_what_would_fit() -> None:
     assert "app 'a' of tenant 't' is over app_tokens_per_minute=150: the call is expected to need 80" in refused.message
     refused = d.decide(other._replace(max_tokens=9999), 0.0)
     assert isinstance(refused, Rejected)
-    assert refused.message.endswith("need 10059 tokens, and 100 are left; ask for fewer tokens")
+    assert refused.message.endswith("need 10059 tokens, which is more than all of it; ask for fewer tokens")
     cost = decider(tokens_only(user_cost_per_minute=99)).decide(CALL, 0.0)
     assert isinstance(cost, Rejected)
     assert "user_cost_per_minute=99: the call is expected to need 100 cost units" in cost.message
+
+
+@pytest.mark.parametrize(("throttle", "window", "outcome"), [
+    ("rpm", "hour", Outcome.REJECTED_INVALID), ("rpm", "minute", Outcome.REJECTED_INVALID),
+    ("oit", "hour", Outcome.REJECTED_INVALID), ("oit", "minute", Outcome.THROTTLED_USER),
+])  # fmt: skip
+def test_a_call_that_no_waiting_helps_is_invalid_and_all_others_may_be_repeated(
+    throttle: str, window: str, outcome: Outcome
+) -> None:
+    d = decider(tokens_only(**{f"user_tokens_per_{window}": 100}), throttle)
+    call, refusals = CALL._replace(overloaded=True), []
+    for prompt_tokens in (80, 81):
+        refused = d.decide(call._replace(prompt_tokens=prompt_tokens), 0.0)
+        refusals.append(refused.outcome if isinstance(refused, Rejected) else None)
+    assert refusals == [None, outcome]
+    refused = d.decide(call._replace(prompt_tokens=80), 0.0)
+    assert isinstance(refused, Rejected)
+    assert refused.outcome is Outcome.THROTTLED_USER, "it fits once the first has left"
+
+
+def test_a_call_of_an_interaction_may_be_repeated_as_long_as_the_cap_on_such_calls_could_hold_it() -> None:
+    d = decider(tokens_only(kappa=2, user_tokens_per_hour=100))
+    first = d.decide(CALL._replace(interaction="i"), 0.0)
+    assert isinstance(first, Permit)
+    going_on = CALL._replace(interaction="i", token=first.token)
+    assert isinstance(d.decide(going_on._replace(prompt_tokens=130), 1.0), Permit)
+    for tokens, outcome in ((180, Outcome.THROTTLED_USER), (181, Outcome.REJECTED_INVALID)):
+        refused = d.decide(going_on._replace(prompt_tokens=tokens), 2.0)
+        assert isinstance(refused, Rejected)
+        assert refused.outcome is outcome
 
 
 @pytest.mark.parametrize(("throttle", "overloaded", "refuses"), [
