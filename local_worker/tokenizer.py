@@ -1,5 +1,6 @@
 """Tokenizers, and incremental decoders for outputs."""
 
+import codecs
 import json
 import logging
 import threading
@@ -13,7 +14,6 @@ from typing import Any, Protocol, Self, TypeVar
 from fairlead.errors import InvalidRequest
 from fairlead.output.mistral import BEGIN as MISTRAL_CALLS
 from fairlead.output.response_template import ResponseTemplate
-from local_worker.byte_decoder import ByteDecoder
 from local_worker.call_grammar import call_grammar
 from local_worker.chat_renderer import ChatRenderer
 from local_worker.chat_template import ChatTemplate
@@ -279,3 +279,22 @@ class HuggingFaceTokenizer:
         plain.no_padding()
         plain.no_truncation()
         return Vocabulary(self.eos_token_ids, tokenizer=plain.to_str())
+
+
+class ByteDecoder:
+    """An incremental decoder of UTF-8 for byte tokens."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def push(self, token: int) -> str:
+        """See Decoder."""
+        return self._decoder.decode(bytes([token])) if token < 256 else ""
+
+    def flush(self) -> str:
+        """See Decoder."""
+        return ""
+
+    def token_bytes(self, token: int) -> bytes:
+        """See Decoder."""
+        return bytes([token]) if token < 256 else b""

@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
-from local_worker.attachment import SchedulerAttachment
+from local_worker.attachment import SchedulerAttachment, SchedulerAttachments
 from local_worker.backend import Backend
 from local_worker.core.events import WorkerUpdate
 from local_worker.core.policies import ClassedPolicy, QueuePolicy
 from local_worker.fair_executor import FairExecutor
 from local_worker.metrics import WorkerMetrics
-from local_worker.scheduler_attachments import SchedulerAttachments
 from local_worker.service import TokenizerService, WorkerService
 from local_worker.worker_options import WorkerOptions
 from local_worker.worker_snapshot import WorkerSnapshot

@@ -45,7 +45,7 @@ class SloraQueue(RequestQueue[PrefixCache]):
 
     def submit(self, request: Request, now: float) -> Request | None:
         """Queue the request; see RequestQueue. No other request is dropped for it."""
-        request.path = self.accounts.path(request)
+        request.path = self.policy_of(request).accounts.path(request)
         self.check(request)
         self._unread.append((request, now))
         return None

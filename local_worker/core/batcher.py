@@ -17,16 +17,14 @@ from itertools import count, repeat
 from fairlead.outcomes import FinishReason
 from local_worker.core.batch import Batch, Entry, Slice, StepResult
 from local_worker.core.class_turns import ClassTurns
-from local_worker.core.in_flight import InFlight
 from local_worker.core.late_masks import LateMasks
 from local_worker.core.limits import AdmissionMode
-from local_worker.core.plan import Advance, Plan
+from local_worker.core.plan import Advance, InFlight, Plan, behind, shares, slice_of
 from local_worker.core.policies.classes import ClassedPolicy
 from local_worker.core.policies.sliced_dlpm import SlicedDlpm
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.queue import RequestQueue
 from local_worker.core.request import Request
-from local_worker.core.slicing import behind, shares, slice_of
 from local_worker.core.step_pace import StepLoad, StepPace
 from local_worker.core.turns import Turns
 
@@ -84,7 +82,7 @@ class Batcher:
         self.queue.observe(now)
         if not found:
             return None
-        lengths = self._lengths(found, self._decode_run)
+        lengths = self._lengths(found, self._decode_run) if self._decode_run > 1 else ()
         requests, tokens = zip(*found, strict=True)
         slices = tuple(map(slice_of, requests, tokens, map(self._in_flight.source, requests)))
         again = self._late.take_back(requests)
@@ -121,7 +119,7 @@ class Batcher:
         before = len(request.pages)
         is_extended = self._cache.extend(request, tokens)
         if len(request.pages) > before:
-            self.queue.accounts.of(request).grew(request, len(request.pages) - before)
+            self.queue.policy_of(request).accounts.grew(request, len(request.pages) - before)
         return is_extended
 
     def _preempt_for_pages(self, now: float) -> None:
@@ -168,7 +166,7 @@ class Batcher:
 
         There is no run, and no length, while a prompt is being computed, or when pages run out.
         """
-        if steps == 1 or any(max(tokens, request.due - request.computed) > 1 for request, tokens in shares):
+        if any(max(tokens, request.due - request.computed) > 1 for request, tokens in shares):
             return ()
         lengths = [min(steps, request.budget - len(request.tokens)) for request, _ in shares]
         if max(lengths) == 1 or not all(
@@ -236,16 +234,15 @@ class Batcher:
     def _advance(self, request: Request, tokens: Sequence[int]) -> FinishReason | None:
         """Charge for the last `tokens` of `request`, and end it if they complete its output; return why it ends."""
         self.queue.charge(request, len(tokens))
-        finish = self._finish(request, tokens[-1])
-        if finish is not None:
-            self.queue.finish(request)
+        last, sampling = tokens[-1], request.sampling
+        if last in sampling.stop_token_ids or (last in self._eos and not sampling.ignore_eos):
+            finish = FinishReason.STOP
+        elif len(request.tokens) >= request.budget:
+            finish = FinishReason.LENGTH
+        else:
+            return None
+        self.queue.finish(request)
         return finish
-
-    def _finish(self, request: Request, token: int) -> FinishReason | None:
-        sampling = request.sampling
-        if token in sampling.stop_token_ids or (token in self._eos and not sampling.ignore_eos):
-            return FinishReason.STOP
-        return FinishReason.LENGTH if request.output_tokens >= sampling.max_tokens else None
 
     def fail(self, plan: Plan) -> list[Request]:
         """Give up and return the requests of the earliest uncommitted plan, whose step failed. Nothing that the step

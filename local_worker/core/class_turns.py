@@ -13,7 +13,7 @@ unless no interactive request was here for QUIET_STEPS steps.
 from collections.abc import Collection
 
 from local_worker.core.floor import MOST_PAGES, PART, WHOLE, Floor
-from local_worker.core.in_flight import InFlight
+from local_worker.core.plan import InFlight
 from local_worker.core.policies.sliced_dlpm import SlicedDlpm
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.queue import RequestQueue

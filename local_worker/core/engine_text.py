@@ -6,7 +6,7 @@ attempt and ends in those of this one is found too, which an engine that sees on
 
 from collections.abc import Sequence
 
-from local_worker.core.stop_strings import StopStrings
+from local_worker.core.output_text import StopStrings
 
 
 class EngineText:

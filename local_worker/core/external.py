@@ -79,8 +79,9 @@ class ExternalQueue(RequestQueue[EngineCache]):
     def _set_aside(self) -> None:
         for request in self._refused:
             self._aside.setdefault(request.client, {})[request] = None
-            self.accounts.of(request).set_aside(request)
-            self.policy.withdrawn(request)
+            policy = self.policy_of(request)
+            policy.accounts.set_aside(request)
+            policy.withdrawn(request)
         self._refused.clear()
 
     def admit(self, request: Request) -> int | None:
@@ -112,8 +113,9 @@ class ExternalQueue(RequestQueue[EngineCache]):
         if not aside:
             del self._aside[request.client]
         self.cache.match(request)
-        self.accounts.of(request).put_back(request)
-        self.policy.preempted(request)
+        policy = self.policy_of(request)
+        policy.accounts.put_back(request)
+        policy.preempted(request)
 
     def abort(self, request: Request) -> None:
         """See RequestQueue."""

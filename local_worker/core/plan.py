@@ -1,6 +1,7 @@
-"""The batcher's decision for one step, and the result of the step for each request."""
+"""The batcher's decision for one step: how its tokens are divided, its slices, and the plans that are in flight."""
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from fairlead.outcomes import FinishReason
@@ -40,3 +41,113 @@ class Advance(NamedTuple):
     # With the first token of an output, if the caller requested them: those of the prompt's tokens but the first.
     scores: Sequence[SampledLogprobs] | None = None
     failure: str = ""
+
+
+# A step computes a row of the vocabulary's size for each token that is scored.
+SCORED_TOKENS = 256
+
+
+def behind(request: Request) -> int:
+    """Return the number of tokens of a running request that are due and not yet computed.
+
+    After a deferral that is 0 until the steps in flight, which were to compute its next tokens, have ended.
+    """
+    if request.in_flight and request.computed < len(request.tokens):
+        return 0
+    return request.due - request.computed
+
+
+def shares(running: Iterable[Request], budget: int) -> Iterator[tuple[Request, int]]:
+    """Yield each request that takes part in the step with its number of tokens.
+
+    Decoding requests come first with one token each, without a limit on their number. The rest of `budget` (tokens)
+    goes to prompts in the order of `running`; those whose log-probabilities are requested get at most SCORED_TOKENS.
+    """
+    unscored = SCORED_TOKENS
+    prompts = []
+    for request in running:
+        missing = behind(request)
+        if missing == 1:
+            yield request, 1
+            budget -= 1
+        elif missing > 1:
+            prompts.append((request, missing))
+    for request, missing in prompts:
+        if budget <= 0:
+            return
+        tokens = min(missing, budget)
+        if request.scores_prompt:
+            tokens = min(tokens, unscored)
+            unscored -= tokens
+        if tokens:
+            yield request, tokens
+            budget -= tokens
+
+
+def slice_of(request: Request, tokens: int, source: int | None) -> Slice:
+    """Return the slice of the next `tokens` of `request`; `source` is described in Slice."""
+    start = request.computed
+    stop = start + tokens
+    samples = stop == request.due
+    return Slice(
+        request.arrival,
+        () if source is not None else tuple(request.tokens[start:stop]),
+        start,
+        stop,
+        tuple(request.pages),
+        samples,
+        request.sampling,
+        request.prompt_tokens,
+        request.seed_position,
+        source,
+        tuple(request.tokens[:stop]) if samples and request.is_penalised else (),
+        request.model,
+        tuple(request.tokens[start + 1 : min(stop + 1, request.prompt_tokens)]) if request.scores_prompt else (),
+    )
+
+
+class InFlight:
+    """The queue of plans in flight. It owns `Request.in_flight`, and sets `computed` to its value after the plan."""
+
+    def __init__(self) -> None:
+        self._plans: deque[Plan] = deque()  # oldest first
+        self._sources: dict[Request, int] = {}  # index of each request among the samples of the newest plan
+
+    def __bool__(self) -> bool:
+        return bool(self._plans)
+
+    def __contains__(self, request: Request) -> bool:
+        return any(other is request for plan in self._plans for other, _ in plan.parts)
+
+    def has_any(self, requests: Container[Request]) -> bool:
+        """Return whether one of `requests` takes part in a step in flight."""
+        return any(request in requests for plan in self._plans for request, _ in plan.parts)
+
+    def launched(self, plan: Plan) -> None:
+        """Record `plan`, which the engine computes after all earlier plans."""
+        self._plans.append(plan)
+        sources = self._sources = {}
+        for request, piece in plan.parts:
+            request.computed = piece.stop
+            if piece.samples:
+                sources[request] = len(sources)
+                request.in_flight += 1
+
+    def landed(self) -> None:
+        """Remove the oldest plan: its step was computed or has failed."""
+        for request, piece in self._plans.popleft().parts:
+            request.in_flight -= piece.samples
+        if not self._plans:
+            self._sources = {}  # an idle worker holds no request
+
+    def source(self, request: Request) -> int | None:
+        """Return the index of `request`'s last token among the samples of the newest plan; None when the token is
+        known."""
+        return self._sources[request] if request.in_flight else None
+
+    def check_invariants(self, running: Iterable[Request]) -> None:
+        """Raise AssertionError unless the plans sample exactly the tokens that `running` has in flight."""
+        for request in running:
+            samples = [piece.samples for plan in self._plans for other, piece in plan.parts if other is request]
+            assert request.in_flight == sum(samples), f"{request.id}: {request.in_flight} in flight, {samples} launched"
+            assert request.computed <= request.due, f"{request.id}: {request.computed} computed, {request.due} due"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import chain
 
 from local_worker.core.accounts.account import Account
-from local_worker.core.in_flight import InFlight
+from local_worker.core.plan import InFlight
 from local_worker.core.policies.dlpm import depth
 from local_worker.core.policies.sliced_dlpm import SlicedDlpm
 from local_worker.core.prefix_cache import PrefixCache

@@ -195,6 +195,8 @@ class PrefixCache:
 
         The changes are in order of time: a parent is cached before its children and evicted after them.
         """
+        if not self._changes:
+            return (), ()
         news, self._changes = self._changes, {}
         cached = tuple([(digest, parent) for digest, parent in news.items() if parent is not None])
         return cached, tuple([digest for digest, parent in news.items() if parent is None])

@@ -45,6 +45,10 @@ class RequestQueue(Generic[Cache]):
 
     def __init__(self, policy: QueuePolicy | ClassedPolicy, cache: Cache, cost: Cost, limits: BatchLimits) -> None:
         self.policy = policy
+        # Of interactive and of background requests, which may have the same.
+        self._policies: tuple[QueuePolicy, QueuePolicy] = (
+            (policy.interactive, policy.background) if isinstance(policy, ClassedPolicy) else (policy, policy)
+        )
         self.cache = cache
         self.limits = limits
         self.accounts = policy.accounts
@@ -57,25 +61,31 @@ class RequestQueue(Generic[Cache]):
         self._left: list[Request] = []  # requests that have left the running batch since `take_left`
         self._tokens_left = 0  # number of tokens that requests entering now can still compute
         self._places_left = 0
-        # Every event of a request reaches all of them, in this order: the others read the numbers of the request's
+        # Every event of a request reaches all of its class, in this order: the others read the numbers of the request's
         # accounts, the policy reads what the cache has matched, and the ledger counts what the policy has charged.
-        self._observers: tuple[RequestObserver, ...] = (self.accounts, cache, policy, self.ledger)
+        self._observers: tuple[tuple[RequestObserver, ...], ...] = tuple(
+            (each.accounts, cache, each, self.ledger) for each in self._policies
+        )
 
     @property
     def fairness_gap(self) -> int:
         """The largest observed service gap in micro-units, to compare with the policy's `bound_micro`; see LiveGap."""
         return self.ledger.worst_gap
 
+    def policy_of(self, request: Request) -> QueuePolicy:
+        """Return the policy of the class of `request`."""
+        return self._policies[request.background]
+
     def submit(self, request: Request, now: float) -> Request | None:
         """Queue `request`; raise TooLong, ClientLimit or QueueFull, and change nothing, if it cannot be queued. Return
         the waiting request that was dropped for it, if the queue was full."""
-        request.path = self.accounts.path(request)
+        request.path = self.policy_of(request).accounts.path(request)
         self.check(request)
         displaced = self.waiting.request_to_drop_for(request)
         if displaced is not None:
             self.abort(displaced)
         self._deadlines.add(request)
-        for observer in self._observers:
+        for observer in self._observers[request.background]:
             observer.arrived(request)
         self.waiting.add(request, now)
         return displaced
@@ -128,7 +138,7 @@ class RequestQueue(Generic[Cache]):
         if not self.enter(request):
             return None
         extend = len(request.tokens) - request.computed
-        self.accounts.of(request).planned(request)
+        self.policy_of(request).accounts.planned(request)
         self._tokens_left -= extend
         self._places_left -= 1
         if request.is_charged:
@@ -147,7 +157,7 @@ class RequestQueue(Generic[Cache]):
             return False
         self.waiting.remove(request)
         self.running[request] = None
-        self.accounts.of(request).admitted(request)
+        self.policy_of(request).accounts.admitted(request)
         if request.is_charged:
             self.ledger.readmitted(request)
         else:
@@ -196,12 +206,12 @@ class RequestQueue(Generic[Cache]):
 
     def charge(self, request: Request, tokens: int) -> None:
         """Charge for the last `tokens` tokens that were generated for a running `request`."""
-        self.policy.generated(request, tokens)
+        self._policies[request.background].generated(request, tokens)
         self.ledger.generated(request, tokens)
 
     def charge_deferred(self, request: Request) -> None:
         """Charge for a step in which a running `request` took a place, but missed its token by its own doing."""
-        self.policy.deferred(request)
+        self.policy_of(request).deferred(request)
         self.ledger.deferred(request)
 
     def preempt(self, request: Request, now: float) -> None:
@@ -212,7 +222,7 @@ class RequestQueue(Generic[Cache]):
         request.scores.clear()
         request.preemptions += 1
         self.waiting.put_back(request, now)
-        for observer in self._observers:
+        for observer in self._observers[request.background]:
             observer.preempted(request)
 
     def abort(self, request: Request) -> None:
@@ -220,7 +230,7 @@ class RequestQueue(Generic[Cache]):
         if request in self.waiting:
             self.waiting.remove(request)
             self._deadlines.discard(request)
-            for observer in self._observers:
+            for observer in self._observers[request.background]:
                 observer.withdrawn(request)
         elif request in self.running:
             self.finish(request)
@@ -230,7 +240,7 @@ class RequestQueue(Generic[Cache]):
         del self.running[request]
         self._left.append(request)
         self._deadlines.discard(request)
-        for observer in self._observers:
+        for observer in self._observers[request.background]:
             observer.finished(request)
 
     def take_left(self) -> list[Request]:

@@ -8,7 +8,7 @@ memory, rounds) depends on the requests of the other class.
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from local_worker.core.accounts.account import Account, Path
+from local_worker.core.accounts.account import Account
 from local_worker.core.accounts.tree import AccountTree
 from local_worker.core.request import Request
 
@@ -28,13 +28,9 @@ class ClassedAccounts:
     def __len__(self) -> int:
         return len(self.interactive) + len(self.background)
 
-    def client(self, name: str) -> Account | None:
-        """Return the account of a client's interactive requests; None if it has none."""
-        return self.interactive.client(name)
-
     def of_client(self, name: str) -> list[Account]:
         """See AccountTree."""
-        return [*self.interactive.of_client(name), *self.background.of_client(name)]
+        return [tree.by_client[name] for tree in (self.interactive, self.background) if name in tree.by_client]
 
     def waiting(self, client: str) -> int:
         """Return the number of a client's waiting interactive requests."""
@@ -53,26 +49,6 @@ class ClassedAccounts:
     def of(self, request: Request) -> AccountTree:
         """Return the tree of the class of `request`."""
         return self.background if request.background else self.interactive
-
-    def path(self, request: Request) -> Path:
-        """See AccountTree."""
-        return self.of(request).path(request)
-
-    def arrived(self, request: Request) -> None:
-        """See AccountTree."""
-        self.of(request).arrived(request)
-
-    def preempted(self, request: Request) -> None:
-        """See AccountTree."""
-        self.of(request).preempted(request)
-
-    def withdrawn(self, request: Request) -> None:
-        """See AccountTree."""
-        self.of(request).withdrawn(request)
-
-    def finished(self, request: Request) -> None:
-        """See AccountTree."""
-        self.of(request).finished(request)
 
     def check_invariants(self, waiting: Iterable[Request], running: Iterable[Request]) -> None:
         """Raise AssertionError unless each tree counts exactly the given requests of its class."""

@@ -30,17 +30,13 @@ class ServiceLedger:
         self.deferred_preemptions = 0  # number of steps in which the guard forbade that somebody gives way
         self._charging = Charging(cost)
         self.gaps = {level: SiblingGap() for level in accounts.levels.levels}  # the highest level first
+        self.worst_gap = 0  # the largest gap observed between two siblings of any level, micro-units; see LiveGap
         self._changed: dict[Account, None] = {}  # accounts of clients
-
-    @property
-    def worst_gap(self) -> int:
-        """The largest gap that was observed between two siblings of any level, in micro-units; see LiveGap."""
-        return max([gap.worst for gap in self.gaps.values()])
 
     def arrived(self, request: Request) -> None:
         """Record that `request` has joined the queue."""
         self._watch(request)
-        self._change(request)
+        self._changed[request.accounts[-1]] = None
 
     def _watch(self, request: Request) -> None:
         if not request.background:
@@ -49,7 +45,7 @@ class ServiceLedger:
 
     def withdrawn(self, request: Request) -> None:
         """Record that `request` has left the queue without being served."""
-        self._change(request)
+        self._changed[request.accounts[-1]] = None
 
     def admitted(self, request: Request, found: int) -> None:
         """Record that `request`, whose prompt is not charged yet, has entered the running batch; `found` tokens of it
@@ -57,11 +53,11 @@ class ServiceLedger:
         if not request.preemptions:
             self.prompt_tokens += request.prompt_tokens
         self.cached_tokens += found
-        self._change(request)
+        self._changed[request.accounts[-1]] = None
 
     def readmitted(self, request: Request) -> None:
         """Record that `request`, whose prompt is charged, has entered the running batch."""
-        self._change(request)
+        self._changed[request.accounts[-1]] = None
 
     def extended(self, request: Request, micro: int) -> None:
         """Count `micro` for a part of a prompt, computed in the name of `request`, as service."""
@@ -79,7 +75,7 @@ class ServiceLedger:
         """Record that `request` has left the running batch for the queue."""
         self.preemptions += 1
         self._watch(request)
-        self._change(request)
+        self._changed[request.accounts[-1]] = None
 
     def generated(self, request: Request, tokens: int) -> None:
         """Count the last `tokens` output tokens of `request` as service."""
@@ -100,12 +96,13 @@ class ServiceLedger:
 
     def finished(self, request: Request) -> None:
         """Record that `request` has left the running batch."""
-        self._change(request)
+        self._changed[request.accounts[-1]] = None
 
     def observe(self) -> None:
         """Measure the gaps; to be called once per step."""
         for gap in self.gaps.values():
             gap.observe(hungry_service)
+            self.worst_gap = max(self.worst_gap, gap.worst)
 
     def _serve(self, request: Request, micro: int, due: int) -> None:
         """Count `micro` as service, and `due`, the part not yet counted for fairness, over the weights."""
@@ -120,9 +117,6 @@ class ServiceLedger:
         below = highest if request.user_weight == request.weight else charge(micro, request.user_weight)
         for account in request.accounts:
             account.weighted += highest if account.is_highest else below
-        self._change(request)
-
-    def _change(self, request: Request) -> None:
         self._changed[request.accounts[-1]] = None
 
     def take_changed(self) -> Iterable[Account]:

@@ -31,6 +31,7 @@ class AccountTree:
         if not levels.are_clients_highest:
             self._idle.append(OrderedDict())
             self._clients = Siblings(quantum, self._idle[-1])
+        self.by_client = self._clients.members
         self._held: dict[Request, int] = {}  # running request -> its pages that its accounts hold
         self._open: dict[Request, None] = {}  # running requests with a part of their prompt that no step was given
         self._aside: dict[Request, None] = {}  # waiting requests for which nobody is hungry
@@ -45,7 +46,7 @@ class AccountTree:
     @property
     def clients(self) -> Collection[Account]:
         """The accounts of all clients."""
-        return self._clients.members.values()
+        return self.by_client.values()
 
     def of(self, request: Request) -> "AccountTree":
         """Return the tree of the class of `request`: all requests are of one class here; see ClassedAccounts."""
@@ -55,18 +56,13 @@ class AccountTree:
         """Return the names of the accounts of a new `request`, the highest first."""
         return self.levels.path(request.client, request.interaction)
 
-    def client(self, name: str) -> Account | None:
-        """Return the account of a client; None if it has none."""
-        return self._clients.members.get(name)
-
     def of_client(self, name: str) -> list[Account]:
         """Return the accounts of a client, one for each class in which it has one."""
-        account = self.client(name)
-        return [] if account is None else [account]
+        return [self.by_client[name]] if name in self.by_client else []
 
     def waiting(self, client: str) -> int:
         """Return the number of a client's waiting requests."""
-        account = self.client(client)
+        account = self.by_client.get(client)
         return 0 if account is None else account.waiting
 
     def balance(self, path: Path) -> int:

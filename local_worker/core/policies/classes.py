@@ -13,16 +13,15 @@ from local_worker.core.request import Request
 
 
 class ClassedPolicy:
-    """Two policies of one kind, `interactive` and `background`, with the interface of one; see QueuePolicy."""
+    """Two policies of one kind, `interactive` and `background`.
+
+    What is asked of both is asked here, see QueuePolicy; the policy of its class is told of a request's events.
+    """
 
     def __init__(self, make: Callable[[QueuePolicyConfig], QueuePolicy], config: QueuePolicyConfig) -> None:
         self.interactive = make(config)
         self.background = make(config)
         self.accounts = ClassedAccounts(self.interactive.accounts, self.background.accounts)
-
-    def of(self, request: Request) -> QueuePolicy:
-        """Return the policy of the class of `request`."""
-        return self.background if request.background else self.interactive
 
     @property
     def bound_micro(self) -> int | None:
@@ -38,18 +37,6 @@ class ClassedPolicy:
     def waiting(self) -> int:
         """See QueuePolicy."""
         return self.interactive.waiting + self.background.waiting
-
-    def arrived(self, request: Request) -> None:
-        """See QueuePolicy."""
-        self.of(request).arrived(request)
-
-    def withdrawn(self, request: Request) -> None:
-        """See QueuePolicy."""
-        self.of(request).withdrawn(request)
-
-    def preempted(self, request: Request) -> None:
-        """See QueuePolicy."""
-        self.of(request).preempted(request)
 
     def victim(self, running: Sequence[Request]) -> Request:
         """Return a background request, if one runs; see QueuePolicy."""
@@ -68,18 +55,6 @@ class ClassedPolicy:
         if self.background.waiting and not self.interactive.waiting and not budget.closed:
             admitted += self.background.select(budget)
         return admitted
-
-    def generated(self, request: Request, tokens: int) -> None:
-        """See QueuePolicy."""
-        self.of(request).generated(request, tokens)
-
-    def deferred(self, request: Request) -> None:
-        """See QueuePolicy."""
-        self.of(request).deferred(request)
-
-    def finished(self, request: Request) -> None:
-        """See QueuePolicy."""
-        self.of(request).finished(request)
 
     def balance(self, client: str) -> int:
         """Return the account of the client's interactive requests; see QueuePolicy."""

@@ -81,7 +81,7 @@ class Drr:
         while len(self._queues):
             self._skip_empty_rounds()
             client = next(iter(self._active))
-            account = self.accounts.client(client)
+            account = self.accounts.by_client.get(client)
             if account is None:  # forgotten with its debt
                 del self._active[client]
                 continue
@@ -116,7 +116,7 @@ class Drr:
             return
         rounds = min(-self.balance(client) // self._quantum for client in waiting)
         for client in list(self._active):
-            account = self.accounts.client(client)
+            account = self.accounts.by_client.get(client)
             if account is None:
                 del self._active[client]
             elif client in self._queues:

@@ -87,6 +87,7 @@ class SlicedDlpm(Dlpm):
             self._queue(request).move(request, self._key(request, stop))
             self._order.rank(request.account)
         else:
+            self.accounts.planned(request)
             self._close(request)
 
     def _close(self, request: Request) -> None:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from engine_adapter.decoded_output import DecodedOutput
 from engine_adapter.engine_api import OutputPiece
 from fairlead.outcomes import FinishReason
-from local_worker.byte_decoder import ByteDecoder
 from local_worker.core.output_text import OutputText
 from local_worker.core.request import Request
+from local_worker.tokenizer import ByteDecoder
 from serving.sampling_params import SamplingParams
 
 EOS, STOP = 256, 9

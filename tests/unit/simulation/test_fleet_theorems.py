@@ -212,8 +212,8 @@ def test_a_newcomer_waits_for_a_bounded_service_of_others(asks: list[Ask], worke
         waits = newest.worker == worker.name and worker.batcher.queue.accounts.waiting("newcomer")
         if waits:
             for client in CLIENTS:
-                account = worker.batcher.queue.accounts.client(client)
-                served.append((worker.name, client, account.service if account else 0))
+                accounts = worker.batcher.queue.accounts.of_client(client)
+                served.append((worker.name, client, sum(account.service for account in accounts)))
 
     for worker in cluster.workers.values():
         worker.checked = look

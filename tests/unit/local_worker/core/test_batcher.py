@@ -929,7 +929,7 @@ def test_a_client_whose_request_has_ended_may_be_forgotten_by_the_policy() -> No
     batcher = make_batcher(policy="vtc", most_idle=0)
     batcher.queue.submit(make_request([1], sampling=SamplingParams(max_tokens=1)), 0.0)
     serve_step(batcher)
-    assert batcher.queue.accounts.client("c0") is not None, "the latest is kept until the next event"
+    assert batcher.queue.accounts.of_client("c0"), "the latest is kept until the next event"
     request = make_request([1], arrival=1)
     batcher.queue.submit(request, 0.0)
     assert [account.name for account in batcher.queue.accounts] == [request.client]

@@ -12,12 +12,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lab.rehearsal.wait_auditor import WaitAuditor
-from local_worker.core import preemption, slicing
+from local_worker.core import preemption
 from local_worker.core.accounts.account import Account, Path
 from local_worker.core.accounts.levels import FairnessLevels
 from local_worker.core.batch import StepResult
 from local_worker.core.limits import AdmissionMode
-from local_worker.core.plan import Plan
+from local_worker.core.plan import Plan, behind
 from local_worker.core.policies.sliced_dlpm import SlicedDlpm
 from local_worker.core.preemption import MAX_TRIES, PATIENCE
 from local_worker.core.request import Request
@@ -161,7 +161,7 @@ class World:
         batcher, limits = self.batcher, self.batcher.queue.limits
         plan = batcher.plan(0.0)
         going = {request for request, _ in plan.parts} if plan is not None else set()
-        generating = [each for each in batcher.queue.running if each not in self.policy.open and slicing.behind(each)]
+        generating = [each for each in batcher.queue.running if each not in self.policy.open and behind(each)]
         self.paused += sum(request not in going for request in generating)
         if plan is not None:
             assert sum(piece.stop - piece.start for _, piece in plan.parts) <= limits.token_budget
@@ -196,12 +196,12 @@ class World:
             path = account.path
             self.served[path] = self.served.get(path, 0) + account.weighted - self.seen.get(account, 0)
             self.seen[account] = account.weighted
-        for behind, ahead in permutations(self.served, 2):
-            if behind[:-1] == ahead[:-1] and behind in hungry:
-                lead = self.served[ahead] - self.served[behind]
-                first = self.leads[behind, ahead] = min(lead, self.leads.get((behind, ahead), lead))
+        for lagging, ahead in permutations(self.served, 2):
+            if lagging[:-1] == ahead[:-1] and lagging in hungry:
+                lead = self.served[ahead] - self.served[lagging]
+                first = self.leads[lagging, ahead] = min(lead, self.leads.get((lagging, ahead), lead))
                 self.worst = max(self.worst, lead - first)
-                assert lead - first <= policy.bound_micro, f"{ahead} gained {lead - first} on {behind}"
+                assert lead - first <= policy.bound_micro, f"{ahead} gained {lead - first} on {lagging}"
         self.follow(hungry)
 
     def follow(self, hungry: set[Path]) -> None:

@@ -6,7 +6,7 @@ from fairlead.errors import TooLong
 from local_worker.core.batch import Batch
 from local_worker.core.device_sizes import check_sizes
 from local_worker.core.limits import BatchLimits
-from local_worker.core.slicing import SCORED_TOKENS, shares, slice_of
+from local_worker.core.plan import SCORED_TOKENS, shares, slice_of
 from serving.sampling_params import SamplingParams
 from tests.unit.local_worker.engine.driving import make_request
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local_worker.core.stop_strings import StopStrings
+from local_worker.core.output_text import StopStrings
 
 PIECES = st.lists(st.text("ab\n", max_size=5), max_size=12)
 STOPS = st.lists(st.text("ab\n", min_size=1, max_size=4), max_size=3).map(tuple)

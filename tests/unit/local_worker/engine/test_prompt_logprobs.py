@@ -10,8 +10,8 @@ from transformers import LlamaConfig
 from local_worker.core.batch import Engine, SampledLogprobs
 from local_worker.core.batcher import Batcher
 from local_worker.core.limits import AdmissionMode
+from local_worker.core.plan import SCORED_TOKENS
 from local_worker.core.request import Request
-from local_worker.core.slicing import SCORED_TOKENS
 from local_worker.engine.fake import FakeEngine
 from local_worker.engine.runner import TransformersEngine
 from serving.sampling_params import SamplingParams

@@ -137,7 +137,7 @@ class TreeMachine(RuleBasedStateMachine):
         if not self.levels.are_clients_highest:
             assert {account.name for account in self.tree.clients} == clients
         for client in CLIENTS:
-            account, waiting = self.tree.client(client), [each for each in self.waiting if each.client == client]
+            account, waiting = self.tree.by_client.get(client), [each for each in self.waiting if each.client == client]
             running = [each for each in self.running if each.client == client]
             found = (0, 0) if account is None else (account.waiting, account.running)
             assert found == (len(waiting), len(running))
@@ -248,7 +248,7 @@ def test_a_client_has_one_account_with_the_weight_of_the_highest_level(levels: s
     tree, request = AccountTree(FairnessLevels.parse(levels)), request_of("t/u", 1)
     request.weight, request.user_weight = 2000, 500
     submit(tree, request)
-    client = tree.client("t/u")
+    client = tree.by_client.get("t/u")
     assert client is request.accounts[-1]
     assert client is not None
     assert (client.name, client.weight, client.waiting) == ("t/u", 2000, 1)
