@@ -8,6 +8,7 @@ from cli.screen import Line, Style
 from cli.table import Column, bar, cut, table
 from fairlead.v1 import scheduler_pb2
 from serving.names import tenant_of
+from serving.page_shares import PageSum, of_clients, of_tenants
 from serving.statistics import jain_index
 from serving.wire import served_models
 
@@ -25,6 +26,7 @@ class ClientShare:
     weighted: float = 0.0
     waiting: int = 0
     running: int = 0
+    held: PageSum | None = None  # None: no worker tells
     balances: list[float] = field(default_factory=list)
     gained: float = 0.0
     share: float = 0.0
@@ -54,6 +56,7 @@ SHARE_COLUMNS: Sequence[Column[ClientShare]] = (
     Column("SERVICE", 12, lambda user: f"{user.service:,.0f}"),
     Column("WAIT", 5, lambda user: str(user.waiting)),
     Column("RUN", 4, lambda user: str(user.running)),
+    Column("PAGES/PART", 12, lambda user: str(user.held or "-"), rank=2),
 )
 SHARE_BAR: Column[ClientShare] = Column("", BAR, lambda share: bar(share.share, BAR), is_text=True, rank=1)
 TENANT_COLUMNS: Sequence[Column[ClientShare]] = (
@@ -79,6 +82,9 @@ def frame(
     """Return the lines of a frame. Rates are over the `seconds` since `earlier`; with 0 seconds there are none."""
     users = _ranked(_shares(status, str), _shares(earlier, str), seconds)
     tenants = _ranked(_shares(status, tenant_of), _shares(earlier, tenant_of), seconds)
+    for shares, held in ((users, of_clients(status.cluster.members)), (tenants, of_tenants(status.cluster.members))):
+        for share in shares:
+            share.held = held.get(share.name)
     heads, *rows = table(WORKER_COLUMNS, status.cluster.members, width)
     return [
         (cut(_summary(status, users), width), Style.PLAIN),

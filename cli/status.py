@@ -10,6 +10,7 @@ from cli import admin, bound, endpoint
 from cli.table import Column, table
 from fairlead.v1 import scheduler_pb2, throttling_pb2
 from serving.names import tenant_of
+from serving.page_shares import PageSum, evictions, of_clients, of_tenants
 from serving.wire import served_models
 
 PLACED = {
@@ -17,12 +18,15 @@ PLACED = {
     "gateway": "by a gateway, no scheduler led",
     "nobody": "not at all",
 }
+OTHERS = "(others)"
 WIDE = 10_000  # columns: all that there is
 NO_TERMINAL = 80, 24  # columns and lines
+MOST_EVICTIONS = 10  # rows
 OUTCOMES = ("served", "throttled", "broken", "invalid", "cancelled", "refused", "tokens", "wasted_tokens")
 
 Member = scheduler_pb2.Member
 App = tuple[str, Mapping[str, int]]
+Evicted = tuple[tuple[str, str], int]
 
 
 @dataclass(slots=True)
@@ -33,6 +37,7 @@ class Totals:
     service: float = 0.0
     waiting: int = 0
     running: int = 0
+    held: PageSum | None = None  # None: no worker tells
     balances: list[str] = field(default_factory=list)
     users: set[str] = field(default_factory=set)
 
@@ -81,11 +86,17 @@ SUMS: Sequence[Column[Totals]] = (
     Column("service", 12, lambda row: f"{row.service:,.0f}"),
     Column("waiting", 7, lambda row: str(row.waiting)),
     Column("running", 7, lambda row: str(row.running)),
+    Column("pages/part", 12, lambda row: str(row.held or "-"), rank=1),
 )
 TENANTS: Sequence[Column[Totals]] = (
     Column("tenant", 24, lambda row: row.name, is_text=True),
     *SUMS,
-    Column("users", 6, lambda row: str(len(row.users))),
+    Column("users", 6, lambda row: str(len(row.users)), rank=2),
+)
+EVICTED: Sequence[Column[Evicted]] = (
+    Column("evicted for", 24, lambda row: row[0][0] or OTHERS, is_text=True),
+    Column("pages of", 24, lambda row: row[0][1] or OTHERS, is_text=True),
+    Column("pages", 12, lambda row: f"{row[1]:,}"),
 )
 APPS: Sequence[Column[App]] = (
     Column("app: interactions", 17, lambda row: row[0] or "(not named)", is_text=True),
@@ -113,7 +124,13 @@ def run(args: argparse.Namespace) -> int:
     """Print the tables; raises a FairleadError when the scheduler or a gateway does not answer."""
     width = WIDE if args.wide else shutil.get_terminal_size(NO_TERMINAL).columns
     with admin.leader(args) as (_, status):
-        tables = (_members(status, width), _levels(status, width), _tenants(status, width), _users(status, width))
+        tables = (
+            _members(status, width),
+            _levels(status, width),
+            _tenants(status, width),
+            _users(status, width),
+            _evicted(status, width),
+        )
         print("\n\n".join("\n".join(lines) for lines in tables if lines))
     running = endpoint.read()
     gateways = args.gateway or ([running.gateway] if running and not args.scheduler else [])
@@ -151,6 +168,9 @@ def _tenants(status: scheduler_pb2.StatusResponse, width: int) -> list[str]:
         total = totals.setdefault(tenant_of(client.client), Totals(tenant_of(client.client)))
         _add(total, client)
         total.users.add(client.client)
+    held = of_tenants(status.cluster.members)
+    for total in totals.values():
+        total.held = held.get(total.name)
     return table(TENANTS, _waiting_first(totals), width) if len(totals) > 1 else []
 
 
@@ -161,14 +181,23 @@ def _users(status: scheduler_pb2.StatusResponse, width: int) -> list[str]:
             total = totals.setdefault(client.client, Totals(client.client))
             _add(total, client)
             total.balances.append(f"{worker.worker} {client.balance:,.0f}")
+    held = of_clients(status.cluster.members)
+    for total in totals.values():
+        total.held = held.get(total.name)
     head = "balance by worker"
     balances = max([len(head), *(len(", ".join(total.balances)) for total in totals.values())])
     columns: Sequence[Column[Totals]] = [
-        Column("user", 24, lambda row: row.name, is_text=True),
+        Column("user", 18, lambda row: row.name, is_text=True),
         *SUMS,
-        Column(head, balances, lambda row: ", ".join(row.balances), is_text=True, rank=1),
+        Column(head, balances, lambda row: ", ".join(row.balances), is_text=True, rank=2),
     ]
     return table(columns, _waiting_first(totals), width)
+
+
+def _evicted(status: scheduler_pb2.StatusResponse, width: int) -> list[str]:
+    """Return the tenants for which most pages were evicted, and whose these were; nothing before the first eviction."""
+    rows = evictions(status.cluster.members)[:MOST_EVICTIONS]
+    return table(EVICTED, rows, width) if rows else []
 
 
 def _add(total: Totals, client: scheduler_pb2.ClientService) -> None:

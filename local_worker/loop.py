@@ -136,7 +136,7 @@ class EngineLoop:
             self._launch(plan)
         finished = self._finish_all_but(self._engine.ahead if plan is not None else 0)
         worked = plan is not None or finished
-        if commands or worked or self._machine.has_events:
+        if commands or worked or self._machine.has_events or self._batcher.queue.cache.has_new_report:
             self._flush()
         return worked
 

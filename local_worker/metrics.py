@@ -9,12 +9,15 @@ from opentelemetry.metrics import Meter
 from fairlead.v1 import scheduler_pb2
 from local_worker.core.load import ClientAccountReport
 from serving.cost import MICRO
+from serving.telemetry.counter import OTHER, CappedLabel
 
 STATE_SECONDS = 1.0
+MOST_TENANTS = 100
 
 
 class WorkerMetrics:
     """Gauges that are set once a second from the latest load. Clients are not labels; only their extremes are exported.
+    The first MOST_TENANTS tenants are labels of pages, and the others are one.
 
     The models of one worker share a queue and a KV cache: the label `model` then names all of them.
     """
@@ -30,6 +33,9 @@ class WorkerMetrics:
         self._range = balance_range_micro
         self._balances: tuple[float, float] | None = None  # lowest and highest balance so far, in cost units
         self._counted: Counter[str] = Counter()
+        self._tenants = CappedLabel(MOST_TENANTS)
+        self._evicted_before: Counter[tuple[str, str]] = Counter()
+        self._held: dict[str, tuple[float, float]] = {}  # tenant's label -> its pages and its part
         gauge = meter.create_gauge
         self._running = gauge("fairlead.worker.running", description="Requests in the batch")
         self._waiting = gauge("fairlead.worker.waiting", description="Requests in the queue")
@@ -71,6 +77,13 @@ class WorkerMetrics:
             description="Requests that were preempted, output tokens that were paused, steps without a due preemption",
         )
 
+        self._pages = gauge(
+            "fairlead.worker.tenant.pages", description="Pages that a tenant pays for, and its part of all: held, part"
+        )
+        self._evicted = meter.create_counter(
+            "fairlead.worker.evicted.pages", description="Pages that were evicted for requests of the tenant `taker`"
+        )
+
     def delivered(self, services: Sequence[ClientAccountReport]) -> None:
         """Record the balances in the account reports of one turn of the engine loop."""
         for service in services:
@@ -103,11 +116,23 @@ class WorkerMetrics:
             self._rate.set(load.service_rate, stated)
         if load.service_rate and load.fairness_bound:
             self._bound_seconds.set(load.fairness_bound / load.service_rate, stated)
+        self._set_pages(load)
         proved = self._range()
         if self._balances is not None and proved is not None:
             for edge, seen, limit in zip(("least", "greatest"), self._balances, proved, strict=True):
                 self._balance.set(seen, {**labels, "edge": edge})
                 self._limit.set(limit / MICRO, {**labels, "edge": edge})
+
+    def _set_pages(self, load: scheduler_pb2.Load) -> None:
+        held = dict.fromkeys(self._held, (0.0, 0.0))  # who has left keeps a series, which must not keep its value
+        for share in load.tenant_pages:
+            tenant = self._tenants.value(share.name or OTHER)
+            pages, part = held.get(tenant, (0.0, 0.0))
+            held[tenant] = pages + share.pages, part + share.part
+        for tenant, values in held.items():
+            for kind, value in zip(("held", "part"), values, strict=True):
+                self._pages.set(value, {**self._label, "tenant": tenant, "kind": kind})
+        self._held = held
 
     def _count(self, load: scheduler_pb2.Load) -> None:
         """Add the increments of the load's totals to the counters."""
@@ -121,3 +146,7 @@ class WorkerMetrics:
             for kind, total in totals.items():
                 counter.add(total - self._counted[kind], {**self._label, "kind": kind})
         self._counted = tokens + yields
+        evicted = Counter({(each.taker or OTHER, each.owner or OTHER): each.pages for each in load.evicted_pages})
+        for (taker, owner), pages in (evicted - self._evicted_before).items():
+            self._evicted.add(pages, {**self._label, "taker": taker, "owner": owner})
+        self._evicted_before = evicted

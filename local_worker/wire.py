@@ -249,7 +249,14 @@ def to_request_end(end: RequestEnded) -> scheduler_pb2.RequestEnd:
 def to_load(load: EngineLoad) -> scheduler_pb2.Load:
     """Return a scheduler's message about the load, without the clients' accounts."""
     levels = [scheduler_pb2.LevelGap(level=each.level, gap=each.gap) for each in load.levels]
-    return scheduler_pb2.Load(**{**load._asdict(), "levels": levels})
+    fields = load._asdict()
+    del fields["pages"]
+    return scheduler_pb2.Load(
+        **{**fields, "levels": levels},
+        tenant_pages=[scheduler_pb2.PageShare(**share._asdict()) for share in load.pages.tenants],
+        client_pages=[scheduler_pb2.PageShare(**share._asdict()) for share in load.pages.clients],
+        evicted_pages=[scheduler_pb2.EvictedPages(**each._asdict()) for each in load.pages.evicted],
+    )
 
 
 def to_client_service(account: ClientAccountReport) -> scheduler_pb2.ClientService:

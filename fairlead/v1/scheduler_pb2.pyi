@@ -177,7 +177,7 @@ class ModelInfo(_message.Message):
     def __init__(self, name: _Optional[str] = ..., max_model_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., block_tokens: _Optional[int] = ..., kv_tokens: _Optional[int] = ..., max_running: _Optional[int] = ..., policy: _Optional[str] = ..., max_prompt_tokens: _Optional[int] = ..., cost: _Optional[str] = ..., admission: _Optional[str] = ..., revision: _Optional[str] = ..., longest_token: _Optional[int] = ..., engine: _Optional[str] = ...) -> None: ...
 
 class Load(_message.Message):
-    __slots__ = ("running", "waiting", "kv_tokens_used", "step_seconds", "draining", "queue_seconds", "services", "fairness_gap", "recomputed_tokens", "stalled_seconds", "prompt_tokens", "cached_tokens", "fairness_bound", "service_rate", "levels", "background_running", "background_waiting", "background_kv_tokens", "preemptions", "paused_decodes", "deferred_preemptions")
+    __slots__ = ("running", "waiting", "kv_tokens_used", "step_seconds", "draining", "queue_seconds", "services", "fairness_gap", "recomputed_tokens", "stalled_seconds", "prompt_tokens", "cached_tokens", "fairness_bound", "service_rate", "levels", "background_running", "background_waiting", "background_kv_tokens", "preemptions", "paused_decodes", "deferred_preemptions", "tenant_pages", "client_pages", "evicted_pages")
     RUNNING_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
     KV_TOKENS_USED_FIELD_NUMBER: _ClassVar[int]
@@ -199,6 +199,9 @@ class Load(_message.Message):
     PREEMPTIONS_FIELD_NUMBER: _ClassVar[int]
     PAUSED_DECODES_FIELD_NUMBER: _ClassVar[int]
     DEFERRED_PREEMPTIONS_FIELD_NUMBER: _ClassVar[int]
+    TENANT_PAGES_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_PAGES_FIELD_NUMBER: _ClassVar[int]
+    EVICTED_PAGES_FIELD_NUMBER: _ClassVar[int]
     running: int
     waiting: int
     kv_tokens_used: int
@@ -220,7 +223,30 @@ class Load(_message.Message):
     preemptions: int
     paused_decodes: int
     deferred_preemptions: int
-    def __init__(self, running: _Optional[int] = ..., waiting: _Optional[int] = ..., kv_tokens_used: _Optional[int] = ..., step_seconds: _Optional[float] = ..., draining: _Optional[bool] = ..., queue_seconds: _Optional[float] = ..., services: _Optional[_Iterable[_Union[ClientService, _Mapping[str, _Any]]]] = ..., fairness_gap: _Optional[float] = ..., recomputed_tokens: _Optional[int] = ..., stalled_seconds: _Optional[float] = ..., prompt_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., fairness_bound: _Optional[float] = ..., service_rate: _Optional[float] = ..., levels: _Optional[_Iterable[_Union[LevelGap, _Mapping[str, _Any]]]] = ..., background_running: _Optional[int] = ..., background_waiting: _Optional[int] = ..., background_kv_tokens: _Optional[int] = ..., preemptions: _Optional[int] = ..., paused_decodes: _Optional[int] = ..., deferred_preemptions: _Optional[int] = ...) -> None: ...
+    tenant_pages: _containers.RepeatedCompositeFieldContainer[PageShare]
+    client_pages: _containers.RepeatedCompositeFieldContainer[PageShare]
+    evicted_pages: _containers.RepeatedCompositeFieldContainer[EvictedPages]
+    def __init__(self, running: _Optional[int] = ..., waiting: _Optional[int] = ..., kv_tokens_used: _Optional[int] = ..., step_seconds: _Optional[float] = ..., draining: _Optional[bool] = ..., queue_seconds: _Optional[float] = ..., services: _Optional[_Iterable[_Union[ClientService, _Mapping[str, _Any]]]] = ..., fairness_gap: _Optional[float] = ..., recomputed_tokens: _Optional[int] = ..., stalled_seconds: _Optional[float] = ..., prompt_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., fairness_bound: _Optional[float] = ..., service_rate: _Optional[float] = ..., levels: _Optional[_Iterable[_Union[LevelGap, _Mapping[str, _Any]]]] = ..., background_running: _Optional[int] = ..., background_waiting: _Optional[int] = ..., background_kv_tokens: _Optional[int] = ..., preemptions: _Optional[int] = ..., paused_decodes: _Optional[int] = ..., deferred_preemptions: _Optional[int] = ..., tenant_pages: _Optional[_Iterable[_Union[PageShare, _Mapping[str, _Any]]]] = ..., client_pages: _Optional[_Iterable[_Union[PageShare, _Mapping[str, _Any]]]] = ..., evicted_pages: _Optional[_Iterable[_Union[EvictedPages, _Mapping[str, _Any]]]] = ...) -> None: ...
+
+class PageShare(_message.Message):
+    __slots__ = ("name", "pages", "part")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PAGES_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    pages: float
+    part: float
+    def __init__(self, name: _Optional[str] = ..., pages: _Optional[float] = ..., part: _Optional[float] = ...) -> None: ...
+
+class EvictedPages(_message.Message):
+    __slots__ = ("taker", "owner", "pages")
+    TAKER_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    PAGES_FIELD_NUMBER: _ClassVar[int]
+    taker: str
+    owner: str
+    pages: int
+    def __init__(self, taker: _Optional[str] = ..., owner: _Optional[str] = ..., pages: _Optional[int] = ...) -> None: ...
 
 class LevelGap(_message.Message):
     __slots__ = ("level", "gap")

@@ -63,6 +63,7 @@ class ClusterView:
             "tenants": snapshot.tenants(self._history, answer),
             "clients": snapshot.clients(self._history, answer),
             "workers": snapshot.workers(members, overloaded, self._traces.newest()),
+            "evicted": snapshot.evicted(members),
             "queues": queues,
             "throttle": snapshot.throttle(self._throttler.state(), now, overloaded, self._accounting, self._throttle),
         }

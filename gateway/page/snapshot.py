@@ -10,6 +10,7 @@ from gateway.accounting import Accounting
 from gateway.core.merge_patch import Document
 from gateway.core.service_history import ClientSample, ServiceHistory
 from serving.names import tenant_of
+from serving.page_shares import PageSum, evictions, of_clients, of_tenants
 from serving.telemetry.records import CallRecord
 from serving.wire import served_models
 from throttler.core.budget import NANO
@@ -22,6 +23,7 @@ MOST_PREFIXES = 3  # latest calls that are shown of a worker
 MOST_QUEUED = 400  # pairs of worker and waiting client; above it queues are sent as sums over all workers only
 MOST_EXHAUSTED = 100  # limits
 MOST_TENANTS = 20
+MOST_EVICTIONS = 20  # pairs of tenants
 TENANT_LEVEL, USER_LEVEL = "tenant", "user"
 Members = Collection[scheduler_pb2.Member]  # with their loads
 
@@ -65,6 +67,7 @@ def tenants(history: ServiceHistory, answer: scheduler_pb2.ListClientsResponse) 
         return {}
     now, minute = history.gains(NOW_SECONDS), history.gains(MINUTE_SECONDS)
     all_now, all_minute = sum(now.values()) or 1.0, sum(minute.values()) or 1.0
+    held = of_tenants(answer.cluster.members)
     found = {
         tenant: {
             "users": len(totals),
@@ -73,6 +76,7 @@ def tenants(history: ServiceHistory, answer: scheduler_pb2.ListClientsResponse) 
             "minute": _rounded(sum(minute[total.client] for total in totals) / all_minute),
             "waiting": sum(sum(total.waiting) for total in totals),
             "running": sum(total.running for total in totals),
+            **_held(held.get(tenant)),
         }
         for tenant, totals in of.items()
     }
@@ -106,6 +110,7 @@ def clients(history: ServiceHistory, answer: scheduler_pb2.ListClientsResponse) 
     """Return each client's service, shares and requests."""
     now, minute = history.gains(NOW_SECONDS), history.gains(MINUTE_SECONDS)
     all_now, all_minute = sum(now.values()) or 1.0, sum(minute.values()) or 1.0
+    held = of_clients(answer.cluster.members)
     return {
         total.client: {
             "service": round(total.service),
@@ -115,9 +120,23 @@ def clients(history: ServiceHistory, answer: scheduler_pb2.ListClientsResponse) 
             "running": total.running,
             "backlogged": history.courses[total.client].sample.is_backlogged,
             **_ahead(history, total.client),
+            **_held(held.get(total.client)),
         }
         for total in answer.clients
     }
+
+
+def _held(held: PageSum | None) -> Document:
+    """Return the pages that somebody pays for, and its part; nothing where no worker tells."""
+    return {} if held is None else {"pages": round(held.pages), "part": round(held.part)}
+
+
+def evicted(members: Members) -> Document:
+    """Return the pages that tenants gave up, by the tenant that needed them and then by whose they were, most first."""
+    found: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for (taker, owner), pages in evictions(members)[:MOST_EVICTIONS]:
+        found[taker][owner] = pages
+    return found
 
 
 def _ahead(history: ServiceHistory, client: str) -> Document:

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from local_worker.core.page_report import PageReport
 from local_worker.core.request import Request
 from serving.blocks import Link
 
@@ -50,6 +51,9 @@ class BlockCache(Protocol):
 
         The changes are in order of time: a parent is cached before its children and evicted after them.
         """
+
+    def report(self) -> PageReport:
+        """Return who pays for the pages, as of the last second; an empty report if that is not known."""
 
     def check_invariants(self, running: list[Request]) -> None:
         """Raise AssertionError unless the pages in use are those of the `running` requests."""

@@ -7,6 +7,7 @@ engine, so that the engine never has to preempt one of ours. Which pages these a
 from collections import Counter
 from collections.abc import Sequence
 
+from local_worker.core.page_report import PageReport
 from local_worker.core.request import Request
 from serving.blocks import Link
 
@@ -118,6 +119,10 @@ class EngineCache:
         """Return the digests that were cached since the last call; some of them may have been evicted again."""
         new, self._newly_cached = self._newly_cached, []
         return new
+
+    def report(self) -> PageReport:
+        """Return an empty report: only the engine knows whose pages it evicts."""
+        return PageReport()
 
     def check_invariants(self, running: list[Request]) -> None:
         """Raise AssertionError unless exactly the pages of the `running` requests are promised, and they fit."""

@@ -7,11 +7,13 @@ docs/fairness.md, "Pages".
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
 
 from local_worker.core.accounts.account import Path
 from local_worker.core.cached_block import CachedBlock
 from local_worker.core.page_account import PAGE, ClientAccount, PageAccount
+from local_worker.core.page_report import EvictionCounts, PageReport, shares_by
 from local_worker.core.page_tree import PageTree
 from local_worker.core.request import Request
 from local_worker.core.shared_page import SharedPage
@@ -56,6 +58,7 @@ class FairPages:
         self._payers: dict[int, ClientAccount | SharedPage] = {}  # published page -> who pays for it
         self._accounts: dict[Request, ClientAccount] = {}  # of requests that wait or run
         self._uses = 0
+        self._evicted = EvictionCounts()
         self.idle = 0  # number of published pages that no running request uses
 
     def advance(self, now: float) -> None:
@@ -238,6 +241,8 @@ class FairPages:
                 if page is not None:
                     found.append(page)
             account.rank()
+            if taker is not None and found:
+                self._evicted.count(taker.tenant, account.tenant, len(found))
             if not account.is_here:
                 self._tree.forget_empty(account)
         self.idle -= len(found)
@@ -290,7 +295,13 @@ class FairPages:
             account.count_idle(-1)
         return page if payer is account else None
 
-    def check_invariants(self, running: Iterable[Request]) -> None:
+    def report(self) -> PageReport:
+        """Return who pays for the pages, and all evictions so far. O(accounts)."""
+        pages = len(self._references)
+        tenants, clients = (shares_by(attrgetter(name), self._tree, pages) for name in ("tenant", "client"))
+        return PageReport(tenants, clients, self._evicted.all())
+
+    def check_invariants(self, running: Sequence[Request]) -> None:
         """Raise AssertionError unless each page is paid for by those that have used it, and all sums are right."""
         held = dict.fromkeys(self._tree, 0)
         idle = dict.fromkeys(self._tree, 0)
@@ -307,5 +318,9 @@ class FairPages:
         for account in self._tree:
             assert account.held == held[account], f"{account.path} pays {account.held}, not {held[account]}"
             assert account.idle == idle[account], f"{account.path}: {account.idle} idle, not {idle[account]}"
+        private = sum(len(request.pages) - request.shared for request in running)
+        shared = [payer for payer in self._payers.values() if isinstance(payer, SharedPage)]
+        owed = (len(self._payers) - len(shared) + private) * PAGE + sum(page.paid for page in shared)
+        assert sum(held.values()) == owed, f"{sum(held.values())} is paid for pages that cost {owed}"
         assert self.idle == sum(not self._references[page] for page in self._payers), f"{self.idle} pages are idle"
         self._tree.check_invariants()

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from local_worker.core.block_cache import BlockCache
+from local_worker.core.page_report import PageReport
 from local_worker.core.queue import RequestQueue
 from serving.cost import MICRO
 
@@ -26,7 +27,7 @@ class LevelGapReport(NamedTuple):
 
 
 class EngineLoad(NamedTuple):
-    """The load of the engine; fields and units are those of `Load` in scheduler.proto."""
+    """The load of the engine; fields and units are those of `Load` in scheduler.proto, where `pages` are three."""
 
     running: int = 0
     waiting: int = 0
@@ -45,6 +46,7 @@ class EngineLoad(NamedTuple):
     preemptions: int = 0
     paused_decodes: int = 0
     deferred_preemptions: int = 0
+    pages: PageReport = PageReport()
 
 
 def load_of(queue: RequestQueue[BlockCache], step_seconds: float) -> EngineLoad:
@@ -74,6 +76,7 @@ def load_of(queue: RequestQueue[BlockCache], step_seconds: float) -> EngineLoad:
         preemptions=ledger.preemptions,
         paused_decodes=ledger.paused_decodes,
         deferred_preemptions=ledger.deferred_preemptions,
+        pages=queue.cache.report(),
     )
 
 

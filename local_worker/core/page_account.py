@@ -7,6 +7,7 @@ from local_worker.core.accounts.account import Path
 from local_worker.core.client_pages import ClientPages
 from serving.core.priority_queue import PriorityQueue
 from serving.cost import WEIGHT_ONE
+from serving.names import tenant_of
 
 MOST_ENDS = 16  # number of prompts of a client that the next one may repeat
 PAGE = 1 << 20  # what one page costs: users of the same page pay parts of it
@@ -161,10 +162,14 @@ class ClientAccount(PageAccount):
     find what others have computed: all pages if that is an eighth of the prompts, and fewer below.
     """
 
-    __slots__ = ("_ends", "_likely", "_repeated", "pages", "requests", "used")
+    __slots__ = ("_ends", "_likely", "_repeated", "client", "pages", "requests", "tenant", "used")
 
-    def __init__(self, path: Path, pages: ClientPages) -> None:
+    def __init__(self, path: Path, client: str, pages: ClientPages) -> None:
         super().__init__(path)
+        # Whom reports name: the client, its tenant where the accounts of tenants are the lowest, or nobody where all
+        # have one account.
+        self.client = next((name for name in (client, tenant_of(client)) if name in path), "")
+        self.tenant = tenant_of(self.client)
         self.pages = pages
         self.requests = 0  # number of waiting and running requests
         self.used = 0  # number of its last use

@@ -42,7 +42,7 @@ class PageTree:
         path = (BACKGROUND, *path) if request.background else path
         leaf = self._leaves.get(path)
         if leaf is None:
-            leaf = self._leaves[path] = ClientAccount(path, ClientPages(self._blocks, self._pages))
+            leaf = self._leaves[path] = ClientAccount(path, request.client, ClientPages(self._blocks, self._pages))
             if request.background:
                 leaf.belong_to(self.gone)
         self._quiet.pop(leaf, None)

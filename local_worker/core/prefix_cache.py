@@ -12,8 +12,11 @@ from fairlead.token_ids import pack_ids
 from local_worker.core.blocks_underway import BlocksUnderway
 from local_worker.core.cached_block import CachedBlock
 from local_worker.core.fair_pages import NOBODY, FairPages, Leaving
+from local_worker.core.page_report import PageReport
 from local_worker.core.request import Request
 from serving.blocks import Link, chain, unpack_digests
+
+REPORT_SECONDS = 1.0  # between two reports of who pays for the pages
 
 
 class PrefixCache:
@@ -36,6 +39,9 @@ class PrefixCache:
         # Changes since `take_events`, in order of time: digest -> its parent (0: no parent); None when evicted.
         self._changes: dict[int, int | None] = {}
         self._newly_cached: list[int] = []  # digests that were cached since `take_new`
+        self._report = PageReport()
+        self._report_due = 0.0
+        self.has_new_report = False  # since the last `report`
 
     @property
     def referenced(self) -> int:
@@ -267,6 +273,15 @@ class PrefixCache:
     def advance(self, now: float) -> None:
         """Tell the time in seconds: who had no request for long is not entitled to a part of the pages any more."""
         self._fair.advance(now)
+        if now >= self._report_due:
+            self._report_due = now + REPORT_SECONDS
+            earlier, self._report = self._report, self._fair.report()
+            self.has_new_report |= self._report != earlier
+
+    def report(self) -> PageReport:
+        """See BlockCache."""
+        self.has_new_report = False
+        return self._report
 
     def _room(self, request: Request, matched: Sequence[int], fresh: int, leaving: Leaving = NOBODY) -> int:
         """Return the number of pages that `request` may take beside those that it `matched`, or at least `fresh`, when

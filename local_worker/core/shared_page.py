@@ -12,11 +12,11 @@ class SharedPage:
     that is not below its own part. When a client gives the page up, the one that used it last pays in its place.
     """
 
-    __slots__ = ("_paid", "_parts")
+    __slots__ = ("_parts", "paid")
 
     def __init__(self, first: ClientAccount) -> None:
         self._parts: OrderedDict[ClientAccount, int] = OrderedDict({first: PAGE})  # who used it last comes last
-        self._paid = PAGE
+        self.paid = PAGE  # by all together, in units of PAGE
 
     def __len__(self) -> int:
         return len(self._parts)
@@ -33,17 +33,17 @@ class SharedPage:
         """Charge the equal part to `account`, which uses the page. Return the client that pays less for it now, the one
         that used the page longest ago, if there is one."""
         before = self._parts.pop(account, 0)
-        others, equal = self._paid - before, PAGE // (len(self._parts) + 1)
+        others, equal = self.paid - before, PAGE // (len(self._parts) + 1)
         part = max(equal, PAGE - others)
         self._parts[account] = part
         account.pay(part - before)
         first = next(iter(self._parts))
         relief = min(others + part - PAGE, self._parts[first] - equal)
-        self._paid = others + part
+        self.paid = others + part
         if first is account or relief <= 0:
             return None
         self._parts[first] -= relief
-        self._paid -= relief
+        self.paid -= relief
         first.pay(-relief)
         return first
 
@@ -54,7 +54,7 @@ class SharedPage:
         before = self._parts[heir]
         after = min(PAGE, before + part)
         self._parts[heir] = after
-        self._paid += after - before - part
+        self.paid += after - before - part
         account.pay(-part)
         heir.pay(after - before)
         return heir
@@ -65,5 +65,5 @@ class SharedPage:
 
     def check_invariants(self) -> None:
         """Raise AssertionError unless they pay for the page, and nobody for more."""
-        assert self._paid == sum(self._parts.values()) >= PAGE, f"{self._paid} of {PAGE} is paid"
+        assert self.paid == sum(self._parts.values()) >= PAGE, f"{self.paid} of {PAGE} is paid"
         assert all(0 < part <= PAGE for part in self._parts.values()), f"{self._parts}"

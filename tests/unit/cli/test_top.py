@@ -33,6 +33,7 @@ def busy() -> scheduler_pb2.StatusResponse:
             prompt_tokens=10,
             cached_tokens=7,
             draining=number == 1,
+            client_pages=[scheduler_pb2.PageShare(name="tenant/ann", pages=15, part=20)],
         )
         status.cluster.members.add(worker=f"worker-{number}", model=model, load=load)
         clients = [
@@ -53,7 +54,8 @@ def test_a_frame_fits_its_width_and_uses_what_there_is(width: int) -> None:
     assert "#####..... 50%" in text
     assert "75      0.1%" in text, "the bound in seconds, and the gap over it"
     assert ("smollm2-135m-instruct" in text) == (width >= 132)
-    assert ("longer than any column" in text) == (width >= 132)
+    assert ("longer than any column" in text) == (width >= 200)
+    assert ("30/40" in text) == (width >= 100)
 
 
 def test_who_waits_and_who_drains_can_be_seen() -> None:
@@ -69,8 +71,8 @@ def test_tenants_have_a_table_where_there_are_several() -> None:
         member.load.levels.add(level="tenant", gap=6_136)
         member.load.levels.add(level="user", gap=812)
     lines = [text.split() for text, _ in frame(status, scheduler_pb2.StatusResponse(), 1.0, 20, 200)]
-    assert ["tenant", "80.0%", "4,000,000,000", "4,000,000,000", "4000", "128", "########"] in lines
-    assert ["other", "20.0%", "1,000,000,000", "1,000,000,000", "1", "0", "##"] in lines
+    assert ["tenant", "80.0%", "4,000,000,000", "4,000,000,000", "4000", "128", "-", "########"] in lines
+    assert ["other", "20.0%", "1,000,000,000", "1,000,000,000", "1", "0", "-", "##"] in lines
     assert "the tenants' Jain index" in " ".join(lines[0])
     assert [lines[3][0], *lines[3][-7:-3]] == ["worker-0", "75", "0.1%", "1.0%", "0.1%"]
     assert not any("TENANT" in text.split() for text, _ in frame(busy(), busy(), 1.0, 20, 200))

@@ -146,6 +146,15 @@ def test_a_lost_engine_ends_the_loop_and_no_request(ahead: int, lost: dict[str, 
     assert listener.ends == []
 
 
+def test_an_idle_worker_tells_whose_pages_are_cached_after_its_last_request() -> None:
+    listener = listening(FakeEngine(257, 0.0, BLOCK, 0))
+    listener.submit(make_request(list(range(3 * BLOCK)), arrival=0))
+    listener.receive_ends(1)
+    while not sum(share.pages for share in listener.receive().load.pages.clients):
+        pass
+    listener.stop()
+
+
 def test_a_loop_that_stops_closes_its_engine() -> None:
     engine = Failing(0)
     listener = listening(engine)

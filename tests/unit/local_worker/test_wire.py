@@ -12,6 +12,7 @@ from fairlead.v1 import common_pb2, worker_pb2
 from local_worker.core.events import RequestAccepted, RequestEnded, RequestEvents, RequestStarted, RequestTokens
 from local_worker.core.load import ClientAccountReport, EngineLoad, LevelGapReport
 from local_worker.core.logprobs import SpelledLogprobs, TopLogprob
+from local_worker.core.page_report import EvictedPages, PageReport, PageShare
 from local_worker.core.request import Request
 from local_worker.prompt import Chat, ChatMessage
 from local_worker.prompt_encoder import PromptEncoder
@@ -95,6 +96,14 @@ def test_events_and_reports_are_the_bytes_of_earlier_versions(monkeypatch: pytes
         2, 1, 64, 0.25, 1.5, 8.0, 100.0, 3, 50, 16, (LevelGapReport("tenant", 1.5), LevelGapReport("user", 0.5))
     )
     assert to_load(load).SerializeToString(deterministic=True) == LOAD
+
+
+def test_a_load_tells_whose_pages_are_whose() -> None:
+    shares = (PageShare("t/u", 2.5, 8.0), PageShare("", 1.0, 0.0))
+    load = to_load(EngineLoad(pages=PageReport(shares[1:], shares, (EvictedPages("t", "s", 3),))))
+    told = [(share.name, share.pages, share.part) for share in (*load.tenant_pages, *load.client_pages)]
+    assert told == [*shares[1:], *shares]
+    assert [(each.taker, each.owner, each.pages) for each in load.evicted_pages] == [("t", "s", 3)]
 
 
 def test_events_of_several_steps_follow_each_other_in_one_message() -> None:

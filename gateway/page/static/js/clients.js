@@ -80,6 +80,8 @@ function columns(palette, chosen) {
     { className: "number", text: (client) => units(client.service) },
     { className: "number", text: (client) => units(client.waiting) },
     { className: "number", text: (client) => units(client.running) },
+    { className: "number", text: (client) => units(client.pages) },
+    { className: "number", text: (client) => units(client.part) },
   ];
 }
 

@@ -6,6 +6,7 @@ import { Charts } from "./charts.js";
 import { Clients } from "./clients.js";
 import { Connection } from "./connection.js";
 import { Controls } from "./controls.js";
+import { Evicted } from "./evicted.js";
 import { Headline } from "./headline.js";
 import { Palette } from "./palette.js";
 import { Prompt } from "./prompt.js";
@@ -30,6 +31,7 @@ const clients = new Clients($("clients"), $("more-clients"), $("shares"), palett
 const tenants = new Tenants($("tenants-section"), $("tenants"));
 const queue = new Queue($("queue"), $("queue-text"), palette);
 const workers = new Workers($("workers"));
+const evicted = new Evicted($("evicted-section"), $("evicted"));
 const throttle = new Throttle($("throttle-text"), $("exhausted"), $("apps"));
 const prompt = new Prompt($("prompt-form"), $("answer"), $("answer-facts"), $("answer-waterfall"));
 const controls = new Controls($("controls"), $("buttons"), $("demo-state"));
@@ -49,6 +51,7 @@ function draw(state) {
   clients.show(state.clients, names);
   queue.show(state, names);
   workers.show(state.workers);
+  evicted.show(state.evicted);
   throttle.show(state.throttle);
   prompt.show(state.workers);
   document.documentElement.dataset.updates = String(Number(document.documentElement.dataset.updates ?? 0) + 1);

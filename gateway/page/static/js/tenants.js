@@ -24,4 +24,6 @@ const COLUMNS = [
   { className: "number", text: (tenant) => units(tenant.service) },
   { className: "number", text: (tenant) => units(tenant.waiting) },
   { className: "number", text: (tenant) => units(tenant.running) },
+  { className: "number", text: (tenant) => units(tenant.pages) },
+  { className: "number", text: (tenant) => units(tenant.part) },
 ];

@@ -57,3 +57,17 @@ def test_the_gap_at_each_level_is_a_part_of_the_bound_which_is_also_in_seconds()
     worker = snapshot.workers(answer.cluster.members, [], [])["w"]
     assert (worker["bound"], worker["bound_seconds"], worker["levels"]) == (100, 5.0, "tenant 50.0%, user 25.0%")
     assert snapshot.fairness(observed(answer), answer.cluster.members)["levels"] == "tenant, user"
+
+
+def test_pages_and_parts_are_those_of_all_workers_and_evictions_tell_who_needed_them() -> None:
+    answer = answer_of(("tenant", "user"), s_a=10.0, t_b=30.0)
+    load = answer.cluster.members[0].load
+    load.client_pages.add(name="s/a", pages=3.6, part=8)
+    load.tenant_pages.add(name="t", pages=2.2, part=8)
+    load.evicted_pages.add(taker="t", owner="s", pages=5)
+    history = observed(answer)
+    clients, tenants = snapshot.clients(history, answer), snapshot.tenants(history, answer)
+    assert (clients["s/a"]["pages"], clients["s/a"]["part"]) == (4, 8)
+    assert "pages" not in clients["t/b"], "no worker tells"
+    assert (tenants["t"]["pages"], tenants["t"]["part"]) == (2, 8)
+    assert snapshot.evicted(answer.cluster.members) == {"t": {"s": 5}}
