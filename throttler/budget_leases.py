@@ -109,7 +109,7 @@ class BudgetLeases:
             try:
                 await self._exchange()
             except LedgerLost:
-                log.error("the ledger of budgets has lost its data: it is written again")
+                log.error("the ledger of budgets may have lost data: it is written again")
                 self._is_lost = True
             except LedgerUnreachable as error:
                 if not self._is_lost:

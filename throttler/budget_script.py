@@ -4,24 +4,39 @@ Amounts are whole numbers below 2^53, so that Lua's numbers are exact.
 """
 
 BUDGET = "{fairlead}:budget:"  # hash: process -> entry, as `BudgetEntry.text`
-EPOCH = "{fairlead}:budgets-epoch"  # hash: set once; another value means that Redis has lost all data
+EPOCH = "{fairlead}:budgets-epoch"  # another value means that Redis may have lost data
 RECALLS = "{fairlead}:budget-recalls"  # channel: the key of an account
 
+# An epoch ends when Redis restarts, too, or another server takes its place: then the last writes may be lost.
+# is_current() returns whether this server wrote the epoch.
+SERVER = """
+local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+local function is_current(epoch) return epoch and string.find(epoch, ':' .. run .. ':', 1, true) end
+"""
+
 # Returns the epoch, and the milliseconds until it has settled. KEYS: epoch. ARGV: a new epoch, settling milliseconds.
-BEAT = """
+BEAT = (
+    SERVER
+    + """
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-redis.call('SET', KEYS[1], ARGV[1] .. ':' .. string.format('%.0f', now), 'NX')
 local epoch = redis.call('GET', KEYS[1])
+if not is_current(epoch) then
+  epoch = ARGV[1] .. ':' .. run .. ':' .. string.format('%.0f', now)
+  redis.call('SET', KEYS[1], epoch)
+end
 local settles = tonumber(string.match(epoch, ':(%d+)$')) + tonumber(ARGV[2]) - now
 return {epoch, math.max(0, math.ceil(settles))}
 """
+)
 
 # KEYS: account, epoch. ARGV: process, limit, first slot, need, milliseconds to keep the account, epoch, settling
 # milliseconds, parts, channel, account's name, version, at, held, slots.
-ASK = """
+ASK = (
+    SERVER
+    + """
 local epoch = redis.call('GET', KEYS[2])
-if epoch ~= ARGV[6] then return {-1} end
+if epoch ~= ARGV[6] or not is_current(epoch) then return {-1} end
 local clock = redis.call('TIME')
 local settles = tonumber(string.match(epoch, ':(%d+)$')) + tonumber(ARGV[7])
 settles = math.max(0, settles - (clock[1] * 1000 + math.floor(clock[2] / 1000)))
@@ -64,6 +79,7 @@ redis.call('HSET', KEYS[1], me, entry)
 redis.call('PEXPIRE', KEYS[1], ARGV[5])
 return {string.format('%.0f', granted), recalled, settles, others}
 """
+)
 
 # KEYS: account. ARGV: milliseconds to keep the account, then processes and their entries.
 RESTORE = """

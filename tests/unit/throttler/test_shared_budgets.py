@@ -2,12 +2,14 @@
 
 import asyncio
 import itertools
+import os
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from redis.asyncio import Redis
 
 from serving.redis_access import open_redis
 from tests.redis_server import RedisServer
@@ -141,9 +143,19 @@ async def test_a_budget_survives_every_process_in_a_file_and_loses_one_lease_at_
     assert total < LIMIT, "something was held by those that died"
 
 
+def appended(directory: Path) -> Path:
+    """The file to which a Redis with `appendonly` writes."""
+    [path] = (directory / "appendonlydir").glob("*.incr.aof")
+    return path
+
+
+@pytest.mark.parametrize("persistence", ["no", "yes"])
 @pytest.mark.parametrize("seed", range(3))
-async def test_redis_killed_and_emptied_at_random_moments_never_frees_a_budget(seed: int, tmp_path: Path) -> None:
-    redis, draw, total = RedisServer(tmp_path), random.Random(seed), 0
+async def test_redis_killed_with_a_loss_of_data_at_random_moments_never_frees_a_budget(
+    seed: int, persistence: str, tmp_path: Path
+) -> None:
+    """All is lost without persistence, and otherwise what was written since the last look at the file."""
+    redis, draw, total = RedisServer(tmp_path, "--appendonly", persistence), random.Random(seed), 0
 
     async def calls(sharers: Sequence[Sharer]) -> None:
         nonlocal total
@@ -155,7 +167,11 @@ async def test_redis_killed_and_emptied_at_random_moments_never_frees_a_budget(s
         using = asyncio.create_task(calls(sharers))
         for _ in range(2):
             await asyncio.sleep(draw.uniform(0.05, 0.4))
+            kept = appended(tmp_path).stat().st_size if persistence == "yes" else 0
+            await asyncio.sleep(draw.uniform(0.0, 0.2))
             redis.kill()
+            if persistence == "yes":
+                os.truncate(appended(tmp_path), kept)
             await asyncio.sleep(draw.uniform(0.0, 0.3))
             redis.start()
         async with asyncio.timeout(100):
@@ -164,6 +180,53 @@ async def test_redis_killed_and_emptied_at_random_moments_never_frees_a_budget(s
             for _ in range(3):
                 total += await admitted(sharers, [amount] * 60)
         assert 0.99 * LIMIT <= total <= LIMIT
+    redis.kill()
+
+
+class WatchedLedger(RedisLedger):
+    """One whose process notices late that Redis was away, and one that was answered since."""
+
+    def __init__(self, redis: Redis, settle_seconds: float) -> None:
+        super().__init__(redis, settle_seconds)
+        self.may_restore, self.was_answered = asyncio.Event(), asyncio.Event()
+        self.may_restore.set()
+
+    async def ask(self, requests: Sequence[BudgetRequest]) -> Sequence[BudgetReply]:
+        replies = await super().ask(requests)
+        if any(request.need for request in requests):
+            self.was_answered.set()
+        return replies
+
+    async def restore(self, known: Iterator[tuple[BudgetRequest, dict[str, str]]]) -> None:
+        await self.may_restore.wait()
+        await super().restore(known)
+
+
+async def test_a_redis_that_forgot_the_last_second_grants_nothing_before_all_have_told_it(tmp_path: Path) -> None:
+    redis = RedisServer(tmp_path, "--appendonly", "yes", "--appendfsync", "everysec")
+    links = [WatchedLedger(open_redis(redis.url), 5.0) for _ in range(2)]
+    async with sharing(links, OF_A_DAY) as [late, early]:
+        await eventually_admitted(late, 100)
+        await eventually_admitted(early, 100)
+        kept = appended(tmp_path).stat().st_size
+        await eventually_admitted(late, 8_000)
+        links[0].may_restore.clear()
+        redis.kill()
+        os.truncate(appended(tmp_path), kept)
+        redis.start()
+        links[1].was_answered.clear()
+
+        async def ask() -> int:
+            total = 0
+            while not links[1].was_answered.is_set():
+                total += await admitted([early], [5_000])
+            return total
+
+        asking = asyncio.create_task(ask())
+        await links[1].was_answered.wait()
+        links[0].may_restore.set()
+        assert await asking == 0, "8,100 of 10,000 are used"
+        await eventually_admitted(early, 1_500)
     redis.kill()
 
 
