@@ -197,12 +197,12 @@ class CallDriver:
 
     def _carry_out(self, command: commands.Command) -> None:
         match command:
-            case commands.Send():
-                if isinstance(command.message, commands.Accepted):
+            case commands.Accepted() | OutputChunk() | commands.Finished():
+                if isinstance(command, commands.Accepted):
                     self._note_usage()
-                self._has_written = self._caller.write(command.message)
+                self._has_written = self._caller.write(command)
                 if not self._has_written:
-                    self._message = command.message
+                    self._message = command
                     self._wake()
             case commands.Decide() | commands.Encode() | commands.Place():
                 self._ask(command)

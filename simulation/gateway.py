@@ -119,7 +119,7 @@ class SimulatedGateway:
 
     def _carry_out(self, opened: OpenCall, command: commands.Command) -> None:
         match command:
-            case commands.Send():
+            case commands.Accepted() | OutputChunk() | commands.Finished():
                 self._send(opened, command)
             case commands.Decide():
                 self.admission.decide(opened.call, partial(self._handle, opened))
@@ -207,20 +207,20 @@ class SimulatedGateway:
         assert attempt is not None
         self._clock.after(2 * self._delay, partial(attempt.worker.abort, attempt))  # not before it is submitted
 
-    def _send(self, opened: OpenCall, send: commands.Send) -> None:
-        if isinstance(send.message, commands.Accepted):
-            opened.call.cached_tokens = send.message.cached_tokens
-        if isinstance(send.message, commands.Finished) and send.message.last is not None:
-            self._receive(opened.call, send.message.last)
+    def _send(self, opened: OpenCall, message: commands.Message) -> None:
+        if isinstance(message, commands.Accepted):
+            opened.call.cached_tokens = message.cached_tokens
+        if isinstance(message, commands.Finished) and message.last is not None:
+            self._receive(opened.call, message.last)
         if opened.call.read_seconds:
-            self._clock.after(opened.call.read_seconds, partial(self._read, opened, send))
+            self._clock.after(opened.call.read_seconds, partial(self._read, opened, message))
         else:
-            self._read(opened, send)
+            self._read(opened, message)
 
-    def _read(self, opened: OpenCall, send: commands.Send) -> None:
+    def _read(self, opened: OpenCall, message: commands.Message) -> None:
         """Deliver a message to the client."""
-        if isinstance(send.message, OutputChunk) and opened.call.outcome is None:
-            self._receive(opened.call, send.message)
+        if isinstance(message, OutputChunk) and opened.call.outcome is None:
+            self._receive(opened.call, message)
         self._handle(opened, events.Written())
 
     def _receive(self, call: SimulatedCall, chunk: OutputChunk) -> None:

@@ -24,7 +24,6 @@ from gateway.core.call_commands import (
     HangUp,
     Message,
     Place,
-    Send,
     Submit,
     Withdraw,
 )
@@ -180,11 +179,11 @@ class CallMachine:
     def _withdrawals(self) -> tuple[Withdraw, ...]:
         return () if self.attempts.started else (Withdraw(self.attempts.number),)
 
-    def _send(self, message: Message, now: float) -> Send:
+    def _send(self, message: Message, now: float) -> Message:
         self._writing_since = now
-        return Send(message)
+        return message
 
-    def _send_chunk(self, chunk: OutputChunk, now: float) -> Send:
+    def _send_chunk(self, chunk: OutputChunk, now: float) -> Message:
         self._sent_tokens += chunk.tokens
         return self._send(chunk, now)
 

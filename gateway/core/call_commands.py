@@ -1,7 +1,8 @@
 """The closed set of commands from a call's state machine to its driver.
 
 A driver executes commands in order. It answers Decide, Encode and Place with one event each (Decided, Encoded, Placed,
-or Failed), and every Send with Written as soon as the caller has taken the message.
+or Failed). A Message is to be written to the caller, and answered with Written as soon as the caller has taken it; at
+most one message is being written at a time.
 """
 
 from dataclasses import dataclass
@@ -72,13 +73,6 @@ Message = Accepted | OutputChunk | Finished
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
-    """Write `message` to the caller; at most one message is being written at a time."""
-
-    message: Message
-
-
-@dataclass(frozen=True, slots=True)
 class End:
     """Record the call's outcome: `error`, or None for COMPLETED. The command is issued once per call.
 
@@ -95,4 +89,4 @@ class HangUp:
     error: FairleadError
 
 
-Command = Decide | Encode | Place | Submit | Abort | Withdraw | Send | End | HangUp
+Command = Decide | Encode | Place | Submit | Abort | Withdraw | Message | End | HangUp
