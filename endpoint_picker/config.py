@@ -12,17 +12,13 @@ from serving.config import (
     MAX_PORT,
     ConfigError,
     addresses,
-    check_listeners,
     check_positive,
-    check_secrets,
-    cost_function,
     option,
     require,
 )
 from serving.cost import MAX_WEIGHT, WEIGHT_ONE, weight_thousandths
 from serving.retired import constant
-from serving.rpc.mutual_tls import InternalTlsOptions
-from serving.shared_options import shared
+from serving.service_options import ServiceOptions
 
 # Kubernetes' names of namespaces (RFC 1123 labels) and of other objects.
 NAMESPACE, NAME = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?"
@@ -40,7 +36,7 @@ POSITIVE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PickerConfig(InternalTlsOptions):
+class PickerConfig(ServiceOptions):
     """The options of the endpoint picker; serving.config says where values come from."""
 
     listen: str = option(
@@ -73,7 +69,6 @@ class PickerConfig(InternalTlsOptions):
         change_when="Prefixes are computed again on many engines (more), or clients queue at one engine while others "
         "are idle (less).",
     )
-    cost: str = shared("cost")
     max_running: int = option(
         256,
         "An engine runs this many requests at once: `--max-num-seqs` of vLLM, `--max-running-requests` of SGLang. "
@@ -131,7 +126,6 @@ class PickerConfig(InternalTlsOptions):
         unit="text",
         change_when="Fairlead's gateways send requests to the same engines, through adapters.",
     )
-    accepted_secret: str = shared("accepted_secret")
     redis: str = option(
         "",
         "The Redis at this URL decides which of several pickers of a pool leads, and keeps what each client was given: "
@@ -140,14 +134,9 @@ class PickerConfig(InternalTlsOptions):
         unit="URL",
         change_when="A second picker stands by, or a picker that starts anew should know its clients' service.",
     )
-    internal_tls: str = shared("internal_tls")
-    health_listen: str = shared("health_listen")
-    metrics: str = shared("metrics")
-    log_level: str = shared("log_level")
 
     def __post_init__(self) -> None:
-        check_listeners(self)
-        cost_function(self.cost)
+        ServiceOptions.__post_init__(self)
         check_positive(self, *POSITIVE)
         self._check_endpoints()
         for name in ("engine_metrics", "tokenize"):
@@ -157,9 +146,12 @@ class PickerConfig(InternalTlsOptions):
             not any(self.kv_event_ports) or find_spec("zmq") is not None,
             "kv_events: needs pyzmq: pip install 'fairlead-serving[adapter]'",
         )
-        if self.secret:
-            check_secrets(self.secret, self.accepted_secret)
         _ = self.weights, self.quantum
+
+    def check_secret(self) -> None:
+        """Raise ConfigError if there is a secret, and it is too short."""
+        if self.secret:
+            ServiceOptions.check_secret(self)
 
     def _check_endpoints(self) -> None:
         require(bool(self.endpoints), "endpoints: needs at least one host:port, or the namespace/name of a pool")

@@ -4,13 +4,12 @@ import re
 from dataclasses import dataclass
 
 from gateway.tenants import CACHE_SCOPES
-from serving.config import addresses, check_listeners, check_positive, check_secrets, cost_function, option, require
+from serving.config import addresses, check_positive, option, require
 from serving.retired import constant
 from serving.rpc.address import is_loopback
-from serving.rpc.mutual_tls import InternalTlsOptions
 from serving.rpc.tls import Certificate
-from serving.shared_options import shared
-from throttler.options import ThrottleChoice, throttle_option
+from serving.service_options import admin_secret_option, scheduler_option
+from throttler.options import ThrottleOptions
 
 CUT, REFUSE = "cut", "refuse"
 TLS_FILES = 2  # the certificate chain and its key
@@ -18,7 +17,7 @@ ORIGIN = re.compile(r"https?://[^/\s]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayConfig(InternalTlsOptions):
+class GatewayConfig(ThrottleOptions):
     """The options of the gateway; serving.config describes where their values come from."""
 
     listen: str = option(
@@ -40,19 +39,13 @@ class GatewayConfig(InternalTlsOptions):
         unit="host:port",
         change_when="Operators want to see in a browser what the cluster does.",
     )
-    scheduler: str = shared("scheduler")
-    secret: str = shared("secret")
-    accepted_secret: str = shared("accepted_secret")
+    scheduler: str = scheduler_option()
     keys: str = option(
         "",
         "This YAML file lists the API keys, each with its tenant. Without it there is one tenant and no key.",
         unit="path",
         change_when="Other people can reach the gateway.",
     )
-    profiles: str = throttle_option("profiles")
-    redis: str = throttle_option("redis")
-    ledger: str = throttle_option("ledger")
-    gateways: int = throttle_option("gateways")
     http_hosts: str = option(
         "",
         "While the HTTP port needs no key and has no TLS, it is served under these host names besides those of this "
@@ -69,8 +62,6 @@ class GatewayConfig(InternalTlsOptions):
         unit="paths, separated by commas",
         change_when="Callers reach the gateway over a network.",
     )
-    internal_tls: str = shared("internal_tls")
-    health_listen: str = shared("health_listen")
     insecure: bool = option(
         False,
         "The gateway may listen beyond this machine without API keys.",
@@ -84,8 +75,6 @@ class GatewayConfig(InternalTlsOptions):
         change_when="Users of one tenant must not be able to infer the prompts of others from response times (`user`), "
         "or all tenants trust each other (`deployment`).",
     )
-    throttle: str = throttle_option("throttle")
-    cost: str = shared("cost")
     # Calls that one client may have open; above it only calls of interactions in progress are admitted. Without a
     # number it is a sixteenth of `max_streams`.
     max_streams_per_client: int | None = constant(None, "it is a sixteenth of max_streams")
@@ -129,22 +118,17 @@ class GatewayConfig(InternalTlsOptions):
         change_when="Calls take longer. The grace period of the pod or of the service manager must be longer than "
         "this time.",
     )
-    admin_secret: str = shared("admin_secret")
-    metrics: str = shared("metrics")
+    admin_secret: str = admin_secret_option()
     # The part of the traces without failed and slow calls that is exported; other traces always are. Without a number
     # OpenTelemetry's variable OTEL_TRACES_SAMPLER_ARG says it.
     trace_ratio: float | None = constant(None, "write OTEL_TRACES_SAMPLER_ARG")
     slow_seconds: float = constant(30.0)  # a call that takes this time or longer is slow
-    log_level: str = shared("log_level")
 
     def __post_init__(self) -> None:
-        check_secrets(self.secret, self.accepted_secret)
+        ThrottleOptions.__post_init__(self)
         addresses(self.scheduler, "scheduler")
-        check_listeners(self)
-        cost_function(self.cost)
-        ThrottleChoice.parse(self.throttle)
         check_positive(self, "max_streams_per_client", "max_streams", "waiting_prompts_mib", "held_outputs_mib")
-        check_positive(self, "drain_seconds", "gateways", "request_seconds", "reader_seconds")
+        check_positive(self, "drain_seconds", "request_seconds", "reader_seconds")
         check_positive(self, "response_store_seconds", "slow_seconds")
         kinds = CUT, REFUSE
         require(

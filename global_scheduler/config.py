@@ -6,14 +6,13 @@ from global_scheduler.common_configuration import configured_leadership, configu
 from global_scheduler.core.fleet import STEP_TIMEOUT
 from global_scheduler.core.policies import DEFAULT_POLICY, POLICIES
 from global_scheduler.leadership import Leadership
-from serving.config import check_listeners, check_positive, check_secrets, cost_function, option
+from serving.config import check_positive, option
 from serving.retired import constant
-from serving.rpc.mutual_tls import InternalTlsOptions
-from serving.shared_options import shared
+from serving.service_options import ServiceOptions, admin_secret_option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerConfig(InternalTlsOptions):
+class SchedulerConfig(ServiceOptions):
     """The options of the global scheduler; serving.config says where values come from."""
 
     listen: str = option(
@@ -22,8 +21,6 @@ class SchedulerConfig(InternalTlsOptions):
         unit="host:port",
         change_when="Gateways or workers are on other machines.",
     )
-    secret: str = shared("secret")
-    accepted_secret: str = shared("accepted_secret")
     policy: str = option(
         DEFAULT_POLICY,
         "This policy chooses the worker of a request. `least-delay`, `doubleq` and `per-client-round-robin` have a "
@@ -39,7 +36,6 @@ class SchedulerConfig(InternalTlsOptions):
         change_when="Prefixes are computed again on many workers (more), or clients queue at one worker while others "
         "are idle (less). `fairlead tune` recommends a number.",
     )
-    cost: str = shared("cost")
     # A worker that has requests but makes no step for this time gets no more of them until its next step, and gateways
     # place those that it has again.
     step_timeout: float = constant(STEP_TIMEOUT)  # seconds
@@ -51,16 +47,10 @@ class SchedulerConfig(InternalTlsOptions):
     )
     # Of the prefix index, of 8 to 140 bytes each; requests do not follow prefixes that it lacks.
     max_index_blocks: int = constant(2_000_000)
-    internal_tls: str = shared("internal_tls")
-    health_listen: str = shared("health_listen")
-    admin_secret: str = shared("admin_secret")
-    metrics: str = shared("metrics")
-    log_level: str = shared("log_level")
+    admin_secret: str = admin_secret_option()
 
     def __post_init__(self) -> None:
-        check_secrets(self.secret, self.accepted_secret)
-        check_listeners(self)
-        cost_function(self.cost)
+        ServiceOptions.__post_init__(self)
         check_positive(self, "quantum_tokens", "step_timeout", "max_index_blocks")
         _ = self.quantum
 

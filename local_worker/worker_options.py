@@ -7,22 +7,18 @@ from local_worker.core.policies import POLICIES
 from serving.config import (
     ConfigError,
     addresses,
-    check_listeners,
     check_positive,
-    check_secrets,
-    cost_function,
     option,
     require,
 )
 from serving.retired import constant
-from serving.rpc.mutual_tls import InternalTlsOptions
-from serving.shared_options import shared
+from serving.service_options import ServiceOptions, scheduler_option
 
 WILDCARDS = ("", "0.0.0.0", "[::]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerOptions(InternalTlsOptions):
+class WorkerOptions(ServiceOptions):
     """The options of a worker that do not depend on its engine; serving.config says where values come from."""
 
     listen: str = option(
@@ -37,9 +33,7 @@ class WorkerOptions(InternalTlsOptions):
         unit="host:port",
         change_when="The worker listens on all addresses of its machine, or behind network address translation.",
     )
-    scheduler: str = shared("scheduler")
-    secret: str = shared("secret")
-    accepted_secret: str = shared("accepted_secret")
+    scheduler: str = scheduler_option()
     name: str = option(
         "",
         "The worker has this name in metrics, logs and `fairlead status`. Without it the name is host name and port.",
@@ -81,23 +75,16 @@ class WorkerOptions(InternalTlsOptions):
         "`fairlead tune` recommends a number.",
     )
     charge: str = constant("generated", "output is charged when it is generated")
-    cost: str = shared("cost")
-    internal_tls: str = shared("internal_tls")
-    health_listen: str = shared("health_listen")
     drain_seconds: float = option(
         20.0,
         "Running requests have this time to finish after SIGTERM. Gateways place the rest again.",
         unit="seconds",
         change_when="Requests take longer. The grace period of the pod or of the service manager has to cover it.",
     )
-    metrics: str = shared("metrics")
-    log_level: str = shared("log_level")
 
     def __post_init__(self) -> None:
-        check_secrets(self.secret, self.accepted_secret)
+        ServiceOptions.__post_init__(self)
         _ = self.schedulers
-        check_listeners(self)
-        cost_function(self.cost)
         try:
             FairnessLevels.parse(self.fairness_levels)
         except ValueError as error:

@@ -6,24 +6,18 @@ from serving.config import (
     MIN_SECRET,
     ConfigError,
     addresses,
-    check_listeners,
-    check_positive,
-    check_secrets,
-    cost_function,
     option,
     require,
 )
 from serving.rpc.address import is_loopback
-from serving.rpc.mutual_tls import InternalTlsOptions
-from serving.shared_options import shared
 from throttler.metrics_overload import OverloadRule
-from throttler.options import ThrottleChoice, throttle_option
+from throttler.options import ThrottleOptions
 
 OTHERS = "*"  # among the domains
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThrottlerConfig(InternalTlsOptions):
+class ThrottlerConfig(ThrottleOptions):
     """The options of the rate limit service; serving.config describes where their values come from."""
 
     listen: str = option(
@@ -32,8 +26,6 @@ class ThrottlerConfig(InternalTlsOptions):
         unit="host:port",
         change_when="Envoy runs on another machine. Then also set `proxy_secret`.",
     )
-    secret: str = shared("secret")
-    accepted_secret: str = shared("accepted_secret")
     proxy_secret: str = option(
         "",
         "Proxies send this secret as the metadata `x-fairlead-secret`. Without it every process that reaches the "
@@ -69,26 +61,12 @@ class ThrottlerConfig(InternalTlsOptions):
         unit="names",
         change_when="The rate limit filter of Envoy has another `domain`, or another service limits some of them.",
     )
-    profiles: str = throttle_option("profiles")
-    redis: str = throttle_option("redis")
-    ledger: str = throttle_option("ledger")
-    gateways: int = throttle_option("gateways")
-    throttle: str = throttle_option("throttle")
-    cost: str = shared("cost")
-    internal_tls: str = shared("internal_tls")
-    health_listen: str = shared("health_listen")
-    metrics: str = shared("metrics")
-    log_level: str = shared("log_level")
 
     def __post_init__(self) -> None:
-        check_secrets(self.secret, self.accepted_secret)
+        ThrottleOptions.__post_init__(self)
         if self.scheduler:
             addresses(self.scheduler, "scheduler")
         self._check_overload()
-        check_listeners(self)
-        cost_function(self.cost)
-        ThrottleChoice.parse(self.throttle)
-        check_positive(self, "gateways")
         require(all(self._domains), f"domains: expected name[,name], got {self.domains!r}")
         require(
             self.proxy_secret == "" or len(self.proxy_secret) >= MIN_SECRET,

@@ -1,11 +1,11 @@
 """Options of every service that throttles: default, help text, unit and the situation in which to change them."""
 
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from serving.config import ConfigError, option, require
+from serving.config import ConfigError, check_positive, option, require
 from serving.retired import constant
+from serving.service_options import ServiceOptions
 from throttler.core.profiles import RateLimits
 from throttler.core.throttles import THROTTLES
 
@@ -41,70 +41,33 @@ def _limit(name: str, text: str) -> int:
     return limit
 
 
-class ThrottleOptions(Protocol):
-    """The options from which a service makes its throttler."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThrottleOptions(ServiceOptions):
+    """The options from which a service makes its throttler; see ServiceOptions."""
 
-    @property
-    def secret(self) -> str:
-        """The secret that signs interactions' tokens."""
-
-    @property
-    def accepted_secret(self) -> str:
-        """Another secret whose tokens are accepted; empty for none."""
-
-    @property
-    def throttle(self) -> str:
-        """The throttle, with its limits where they are not the defaults; see ThrottleChoice."""
-
-    @property
-    def profiles(self) -> str:
-        """The path of the profiles file; empty for none."""
-
-    @property
-    def cost(self) -> str:
-        """The name of the cost function in whose units limits in cost units are."""
-
-    @property
-    def redis(self) -> str:
-        """The URL of the Redis through which limits are shared; empty for none."""
-
-    @property
-    def ledger(self) -> str:
-        """The path of the file that keeps budgets and usage; empty for none."""
-
-    @property
-    def gateways(self) -> int:
-        """The number of processes that are assumed to share the limits until Redis reports it."""
-
-
-_OPTIONS: Mapping[str, Callable[[], Any]] = {
-    "profiles": partial(
-        option,
+    profiles: str = option(
         "",
         "This YAML file holds limits, tiers and app profiles. Without it the limits of `throttle` apply to every app.",
         unit="path",
         change_when="Users or apps need different limits, or their interactions need different numbers of tokens.",
-    ),
-    "redis": partial(
-        option,
+    )
+    redis: str = option(
         "",
         "Gateways and rate limit services share limits through the Redis at this URL. Without it this process counts "
         "by itself.",
         unit="URL",
         change_when="More than one gateway or rate limit service runs.",
-    ),
-    "ledger": partial(
-        option,
+    )
+    ledger: str = option(
         "",
         "Budgets and usage are kept in the file at this path, and survive restarts. Processes of one machine may share "
         "it. With `redis` budgets are kept there, and the file holds only this gateway's usage.",
         unit="path",
         change_when="A budget lasts longer than a process, and there is no Redis.",
-    ),
+    )
     # Of the processes that are assumed to share the limits until Redis reports their number.
-    "gateways": partial(constant, 4),
-    "throttle": partial(
-        option,
+    gateways: int = constant(4)
+    throttle: str = option(
         "oit",
         "`oit` refuses calls above the limits only while workers are overloaded, and lets interactions in progress "
         "continue; `rpm` refuses every call above the limits; `none` refuses no call. The limits are 60 calls per "
@@ -112,10 +75,9 @@ _OPTIONS: Mapping[str, Callable[[], Any]] = {
         unit="`oit`, `rpm` or `none`[:numbers]",
         change_when="A contract limits calls per minute even while workers are idle (`rpm`), a proxy limits calls "
         "before they arrive (`none`), or clients need more calls while workers are overloaded.",
-    ),
-}
+    )
 
-
-def throttle_option(name: str) -> Any:
-    """Return a new config field for the option `name`; raise KeyError if this module has no such option."""
-    return _OPTIONS[name]()
+    def __post_init__(self) -> None:
+        ServiceOptions.__post_init__(self)
+        ThrottleChoice.parse(self.throttle)
+        check_positive(self, "gateways")

@@ -46,15 +46,3 @@ def load_mutual_tls(files: str) -> MutualTls | None:
     if len(paths) != PARTS or not all(paths):
         raise ConfigError(f"internal_tls: expected CERTIFICATE,KEY,AUTHORITY, got {files!r}")
     return MutualTls(*paths)
-
-
-class InternalTlsOptions:
-    """The option `internal_tls`, which the configurations of several services share."""
-
-    __slots__ = ()
-    internal_tls: str
-
-    @property
-    def mutual_tls(self) -> MutualTls | None:
-        """Return the certificate of this service for mutual TLS, None without; raises ConfigError."""
-        return load_mutual_tls(self.internal_tls)
