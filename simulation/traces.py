@@ -12,7 +12,6 @@ from fairlead.errors import FairleadError, InvalidRequest
 from simulation.claude_code import APP, SharedPrefixes, sessions_beside
 from simulation.json_lines import read_json_lines
 from simulation.request_dependencies import RequestDependencies
-from simulation.servegen import is_servegen, read_servegen
 from simulation.table_formats import PUBLISHED
 from simulation.tables import TableRow, columns_of, read_table
 from simulation.trace_replay import TraceReplay
@@ -26,17 +25,15 @@ LONGEST_DAYS = 31  # four load reports a second make longer simulations too slow
 
 
 def read(path: Path, limit: int | None = None, block_tokens: int | None = None) -> TraceContents:
-    """Return the first `limit` requests of a table (.csv, .csv.gz), of JSON lines (.jsonl, .ndjson, .json, and these
-    with .gz), or of ServeGen's rates.
+    """Return the first `limit` requests of a table (.csv, .csv.gz) or of JSON lines (.jsonl, .ndjson, .json, and these
+    with .gz).
 
     `block_tokens` is the block size of the trace in tokens; it is known for published traces. Raises SourceMissing when
     there is no such file, and InvalidRequest when it cannot be read or has no requests.
     """
     if not path.is_file():
         raise SourceMissing(f"there is no trace {path}")
-    if is_servegen(path):
-        contents = read_servegen(path, limit)
-    elif path.name.removesuffix(".gz").endswith(JSON_LINES):
+    if path.name.removesuffix(".gz").endswith(JSON_LINES):
         contents = read_json_lines(path, block_tokens)
     else:
         contents = _read_table(path, block_tokens)

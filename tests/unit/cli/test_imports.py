@@ -41,7 +41,6 @@ def test_blocks_of_a_told_size_are_found_in_the_cache_and_long_outputs_are_whole
         ("latin.jsonl", '{"timestamp": 1, "user": "Jürgen"}\n'.encode("latin-1")),
         ("cut.csv.gz", gzip.compress(f"{HEADER}\n0,i,9,1,\n".encode(), mtime=0)[:-9]),
         ("long.csv", f"{HEADER}\n0,{'i' * 140_000},9,1,\n".encode()),
-        ("servegen_mine_rates.csv", b"client\n1\n"),
         ("deep.jsonl", b"[" * 100_000),
     ],
 )
@@ -49,7 +48,6 @@ def test_an_unreadable_file_is_named_in_one_line(
     tmp_path: Path, name: str, content: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / name).write_bytes(content)
-    (tmp_path / "servegen_mine_lengths.csv").write_text("client")
     assert simulate(tmp_path / name, tmp_path / "out") == 1
     said = capsys.readouterr().err
     assert said.startswith("fairlead: ")
