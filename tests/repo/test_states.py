@@ -1,4 +1,4 @@
-"""docs/architecture.md shows the states of a call as its table of transitions has them."""
+"""docs/architecture.md shows the states of a call and of a worker's request as their tables have them."""
 
 import importlib.util
 from pathlib import Path
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("call_states", ROOT / "docs" / "call_states.py")
+    spec = importlib.util.spec_from_file_location("states", ROOT / "docs" / "states.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -22,7 +22,7 @@ def generator() -> ModuleType:
     return module
 
 
-def test_the_drawing_is_current(generator: ModuleType) -> None:
+def test_the_drawings_are_current(generator: ModuleType) -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
     assert page == generator.redrawn(page)
 
@@ -37,7 +37,7 @@ def test_events_that_lead_to_one_state_share_an_arrow(generator: ModuleType) -> 
         CallState.FINISHING: {Written: (CallState.ENDED,), Tick: (CallState.FINISHING, CallState.ENDED)},
         CallState.ENDED: {CallerCancelled: (CallState.ENDED,)},
     }
-    assert generator.drawing(table).splitlines() == [
+    assert generator.call_drawing(table).splitlines() == [
         "```mermaid",
         "stateDiagram-v2",
         "    [*] --> new",
@@ -46,3 +46,11 @@ def test_events_that_lead_to_one_state_share_an_arrow(generator: ModuleType) -> 
         "    ended --> [*]",
         "```",
     ]
+
+
+def test_a_state_is_shown_with_its_collection_and_the_events_that_lead_out_of_it(generator: ModuleType) -> None:
+    lines = generator.request_drawing().splitlines()
+    assert "| running | `RequestQueue.running` | preempted, completed, aborted, expired, failed |" in lines
+    assert "| ended | none | - |" in lines
+    assert "    running --> running: advanced" in lines
+    assert "    running --> ended: completed, aborted, expired, failed" in lines
