@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from gateway.shared_interactions import SharedInteractions
+    from gateway.shared_usage import SharedUsage
 
 log = logging.getLogger(__name__)
 MIB = 2**20
@@ -73,8 +74,9 @@ class Gateway:
         )
         self._call_log = CallLog(self._traces, CallMetrics(self._metrics.meter))
         self._tenants = tenants
-        self._usage = _usage_ledger(config.ledger)
+        ledger = _usage_ledger(config.ledger)
         redis = shared_redis(config)
+        self._usage = shared_usage(config, ledger) or ledger
         self._throttler, self._store = make_throttler(config, profiles, self._call_log.closed, redis)
         ThrottlingMetrics(self._metrics.meter, self._call_log.accounting)
         SharingMetrics(self._metrics.meter, self._store)
@@ -102,7 +104,7 @@ class Gateway:
             cache_scope=CACHE_SCOPES[config.cache_scope],
             cuts_max_tokens=config.excess_max_tokens == CUT,
             interactions=self._interactions,
-            usage=self._usage,
+            usage=ledger,
         )
         self._calls = CallDrivers(self._admission, self._cluster, self._call_log, held_outputs, config.reader_seconds)
         self._server = self._make_server()
@@ -295,6 +297,15 @@ def shared_interactions(redis: "Redis | None") -> "SharedInteractions | None":
     from gateway.shared_interactions import SharedInteractions
 
     return SharedInteractions(redis)
+
+
+def shared_usage(config: GatewayConfig, ledger: UsageLedger) -> "SharedUsage | None":
+    """Return what gateways that share a Redis used together, if there is one."""
+    if (redis := shared_redis(config)) is None:
+        return None
+    from gateway.shared_usage import SharedUsage
+
+    return SharedUsage(redis, ledger)
 
 
 def _trace_ratio(config: GatewayConfig, environ: Mapping[str, str]) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 from fairlead.v1 import common_pb2, throttling_pb2, throttling_pb2_grpc, traces_pb2, traces_pb2_grpc
 from gateway.accounting import Accounting
 from gateway.upstream.placements import PlacementCounts
-from gateway.usage import UsageLedger
+from gateway.usage import UsageSource
 from serving.telemetry.records import CallRecord, phases
 from serving.telemetry.traces import Traces
 from throttler.store import Store
@@ -29,7 +29,7 @@ class TracesService(traces_pb2_grpc.TracesServicer):
 class ThrottlingService(throttling_pb2_grpc.ThrottlingServicer):
     """The service fairlead.v1.Throttling on the public listener; its calls must carry the admin secret."""
 
-    def __init__(self, accounting: Accounting, placements: PlacementCounts, store: Store, usage: UsageLedger) -> None:
+    def __init__(self, accounting: Accounting, placements: PlacementCounts, store: Store, usage: UsageSource) -> None:
         self._accounting = accounting
         self._usage = usage
         self._placements = placements

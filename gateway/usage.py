@@ -11,10 +11,10 @@ import operator
 import secrets
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from serving.names import tenant_of
 from serving.usage_report import UsageRow
@@ -71,6 +71,17 @@ class UsageSums(NamedTuple):
     weight: float
 
 
+class UsageSource(Protocol):
+    """What operators read: rows of the ledger `name`; programs count those of one name once."""
+
+    @property
+    def name(self) -> str:
+        """The name as of the last rows."""
+
+    async def rows(self, since: str) -> Sequence[UsageRow]:
+        """Return what was used from the day `since` on; raises sqlite3.Error or Unavailable."""
+
+
 class UsageLedger:
     """The sums; raises sqlite3.Error if the file `path` is no database. An empty path means memory."""
 
@@ -81,6 +92,7 @@ class UsageLedger:
         self._most_names, self._kept_days = MOST_NAMES, KEPT_DAYS
         if not path:
             self._most_names, self._kept_days = MOST_NAMES_IN_MEMORY, KEPT_DAYS_IN_MEMORY
+        self.written: Callable[[Iterable[UsageKey]], None] = lambda keys: None  # called after each write
         self._is_failing = False  # the last write failed, and the log says so
         self._lock = threading.Lock()
         self._database = sqlite3.connect(path or ":memory:", timeout=BUSY_SECONDS, check_same_thread=False)
@@ -113,24 +125,31 @@ class UsageLedger:
 
     async def rows(self, since: str) -> Sequence[UsageRow]:
         """Return what was used and written from the day `since` on, in the order of the keys; raises sqlite3.Error."""
-        await self._store()
+        await self.store()
         return await asyncio.to_thread(self._read, since)
+
+    async def rows_of(self, keys: Iterable[UsageKey]) -> Sequence[UsageRow]:
+        """Return the rows of these keys that are written; raises sqlite3.Error."""
+        return await asyncio.to_thread(self._find, keys)
 
     async def run(self) -> None:
         """Write what was added until cancelled, and all of it at the end."""
         try:
             while True:
                 await asyncio.sleep(WRITE_SECONDS)
-                await self._store()
+                await self.store()
         finally:
             with self._keeping(new := self._taken()):
                 self._write(new)
+                self.written(new)
 
-    async def _store(self) -> None:
+    async def store(self) -> None:
+        """Write what was added; it is kept if that fails."""
         if not self._new:
             return
         with self._keeping(new := self._taken()):
             await asyncio.to_thread(self._write, new)
+            self.written(new)
 
     @contextmanager
     def _keeping(self, new: Mapping[UsageKey, UsageSums]) -> Iterator[None]:
@@ -160,6 +179,11 @@ class UsageLedger:
         with self._lock:
             found = self._database.execute("SELECT * FROM usage WHERE day >= ? ORDER BY 1, 2, 3, 4, 5", (since,))
             return [UsageRow(*row) for row in found]
+
+    def _find(self, keys: Iterable[UsageKey]) -> list[UsageRow]:
+        statement = "SELECT * FROM usage WHERE (day, tenant, user, app, model) = (?, ?, ?, ?, ?)"
+        with self._lock:
+            return [UsageRow(*row) for key in keys for row in self._database.execute(statement, key)]
 
 
 def _day(at: float) -> str:

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from fairlead.errors import FairleadError, PermissionDenied
+from fairlead.errors import FairleadError, PermissionDenied, Unavailable
 from gateway.http.asgi import Headers, Receive, Scope, Send
 from gateway.http.browser_policy import BrowserPolicy
 from gateway.http.event_stream import HEADERS as STREAM_HEADERS
@@ -21,7 +21,7 @@ from gateway.page.collector import Collector, NoPlace, Viewer
 from gateway.page.controls import NoControls, press
 from gateway.page.files import PageFile, page_files
 from gateway.page.login_limiter import LoginLimiter
-from gateway.usage import UsageLedger
+from gateway.usage import UsageSource
 from serving.rpc.message_body_limiter import MessageBodyLimiter
 from serving.telemetry.traces import Traces
 from serving.usage_report import as_csv, usage_report
@@ -61,7 +61,7 @@ class PageApplication:
         bodies: MessageBodyLimiter,
         controls: str,
         browsers: BrowserPolicy,
-        usage: UsageLedger,
+        usage: UsageSource,
     ) -> None:
         self._browsers = browsers
         self._usage = usage
@@ -89,6 +89,8 @@ class PageApplication:
             await self._answer(request, scope, receive, send)
         except PermissionDenied as error:  # another page asks
             await _refuse(request, 403, error.message)
+        except Unavailable as error:
+            await _refuse(request, 503, error.message)
         except FairleadError as error:  # the body did not arrive
             await _refuse(request, 400, error.message)
         except Exception:

@@ -14,7 +14,7 @@ from gateway.page.admin_channels import AdminChannels, NoLeader
 from gateway.page.application import PageApplication
 from gateway.page.collector import Collector
 from gateway.upstream.members import Members
-from gateway.usage import UsageLedger
+from gateway.usage import UsageSource
 from serving.rpc.message_body_limiter import MessageBodyLimiter
 from serving.rpc.tls import Certificate
 from serving.telemetry.traces import Traces
@@ -91,7 +91,7 @@ class Page:
         secret: str,
         browsers: BrowserPolicy,
         *,
-        usage: UsageLedger,
+        usage: UsageSource,
         bodies: MessageBodyLimiter,
         certificate: Certificate | None,
         request_seconds: float,

@@ -4,17 +4,24 @@ import asyncio
 import csv
 import io
 import json
+import random
 import sqlite3
+import time
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway import usage
+from fairlead.errors import Unavailable
+from gateway import shared_usage, usage
+from gateway.shared_usage import SharedUsage
 from gateway.usage import UsageLedger, UsageSums
+from serving.redis_access import open_redis
 from serving.usage_report import KEYS, SUMS, UsageRow, as_csv, usage_report
+from tests.redis_server import RedisServer
 from tests.services import SECRET, Process, Stack, eventually
 from tests.unit.cli.commands import called
 from tests.unit.gateway.http.http_client import HttpClient
@@ -121,6 +128,57 @@ async def test_ledgers_of_one_file_add_up_and_are_kept(tmp_path: Path) -> None:
     assert {row.day for row in await again.rows("1970-01-02")} == {"1970-01-02"}
 
 
+async def calls_at(shared: SharedUsage, least: int) -> int:
+    """The calls of all gateways, once they are as many: gateways write theirs again."""
+    deadline = time.monotonic() + 60
+    while (calls := sum(row.calls for row in await shared.rows(""))) < least:
+        assert time.monotonic() < deadline, f"{calls} calls, not {least}"
+        await asyncio.sleep(0.01)
+    return calls
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_gateways_that_share_a_redis_report_what_all_used_and_nothing_twice(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of three ledgers are of one file; Redis is killed, and is empty afterwards."""
+    monkeypatch.setattr(shared_usage, "WRITE_SECONDS", 0.01)
+    redis, draw, used = RedisServer(tmp_path), random.Random(seed), 0
+    ledgers = [UsageLedger(path) for path in ("", str(tmp_path / "ledger"), str(tmp_path / "ledger"))]
+    shared = [SharedUsage(open_redis(redis.url), ledger) for ledger in ledgers]
+    writing = [asyncio.create_task(each.run()) for each in shared]
+    for _ in range(60):
+        match draw.choice(["add"] * 8 + ["read"] * 4 + ["kill"]):
+            case "add":
+                calls = draw.randrange(1, 9)
+                used += calls
+                user = draw.choice("uvw")
+                draw.choice(ledgers).add(f"t/{user}", "a", "m", time.time() - 86_400 * draw.randrange(2), sums(calls))
+            case "read":
+                rows = await draw.choice(shared).rows("")
+                assert sum(row.calls for row in rows) <= used
+                assert {row.nano_money / row.calls for row in rows} <= {5.0}
+            case _:
+                redis.kill()
+                with pytest.raises(Unavailable, match="Redis, which is out of reach"):
+                    await draw.choice(shared).rows("")
+                redis.start()
+    for each in shared:
+        assert await calls_at(each, used) == used
+    assert len({each.name for each in shared}) == 1
+    ledgers[0].add("t/u", "a", "m", time.time(), sums(5))
+    for task in writing:
+        task.cancel()
+    await asyncio.gather(*writing, return_exceptions=True)
+    client = open_redis(redis.url)
+    heir = SharedUsage(client, UsageLedger(""))
+    assert sum(row.calls for row in await heir.rows("")) == used + 5, "also what gateways that have gone used last"
+    today = datetime.now(UTC).date().isoformat()
+    assert {row.day for row in await heir.rows(today)} == {today}
+    await client.aclose()
+    redis.kill()
+
+
 def report_of(gateway: Process, *options: str) -> list[dict[str, str]]:
     done = called(
         "usage",
@@ -137,6 +195,40 @@ def report_of(gateway: Process, *options: str) -> list[dict[str, str]]:
     assert done.returncode == 0, done.stderr
     report: list[dict[str, str]] = json.loads(done.stdout)
     return report
+
+
+def accounts(stack: Stack) -> dict[str, float]:
+    """What workers charged, in millionths, by client."""
+    services: Counter[str] = Counter()
+    for worker in stack.status().services:
+        for client in worker.clients:
+            services[client.client] += round(client.service * 1e6)
+    return dict(services)
+
+
+def test_any_of_several_gateways_reports_what_workers_charged_for_all(stack: Stack, tmp_path: Path) -> None:
+    redis = RedisServer(tmp_path)
+    for name in "ab":
+        stack.worker(name, engine="fake:0.0005")
+    listens = {"http_listen": "127.0.0.1:0", "redis": redis.url}
+    gateways = [stack.gateway(**listens, ledger=tmp_path / "ledger"), stack.gateway(**listens)]
+    for number in range(12):
+        http = HttpClient(gateways[number % 2].wait_for("listening")["http_port"])
+        assert http.complete(prompt="some words", max_tokens=3 + number, user="ab"[number % 3 // 2]).status == 200
+
+    def equals(*options: str) -> bool:
+        report = report_of(gateways[1], *options)
+        return {f"{row['tenant']}/{row['user']}": round(float(row["cost"]) * 1e6) for row in report} == accounts(stack)
+
+    eventually(equals, "the sums are those of both gateways")
+    assert equals("--gateway", gateways[0].address), "what both tell counts once"
+    gateways[0].terminate()
+    assert equals(), "the other one still knows"
+    redis.kill()
+    redis.start()
+    gateways[0] = stack.gateway(**listens, ledger=tmp_path / "ledger")
+    eventually(equals, "the file of the first and the memory of the second are told again")
+    redis.kill()
 
 
 def test_the_sums_equal_the_workers_accounts_exactly_and_survive_a_gateway(stack: Stack, tmp_path: Path) -> None:
@@ -156,16 +248,9 @@ def test_the_sums_equal_the_workers_accounts_exactly_and_survive_a_gateway(stack
         used["prompt_tokens"] += answer.json["usage"]["prompt_tokens"]
         used["cached_tokens"] += answer.json["usage"].get("prompt_tokens_details", {}).get("cached_tokens", 0)
 
-    def accounts() -> dict[str, float]:
-        services: Counter[str] = Counter()
-        for worker in stack.status().services:
-            for client in worker.clients:
-                services[client.client] += round(client.service * 1e6)
-        return dict(services)
-
     report = report_of(gateway)
     counted = {f"{row['tenant']}/{row['user']}": round(float(row["cost"]) * 1e6) for row in report}
-    eventually(lambda: accounts() == counted, f"workers' accounts are {counted}")
+    eventually(lambda: accounts(stack) == counted, f"workers' accounts are {counted}")
     for name, number in used.items():
         assert sum(int(row[name]) for row in report) == number
     assert used["cached_tokens"] > 0
