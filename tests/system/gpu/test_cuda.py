@@ -4,10 +4,12 @@ import sys
 from collections.abc import Iterator
 from copy import deepcopy
 from importlib.util import find_spec
+from inspect import signature
 from typing import Any
 
 import pytest
 import torch
+from torch.nn.attention.varlen import varlen_attn
 
 from local_worker.core.batch import Slice
 from local_worker.core.request import Request
@@ -24,16 +26,17 @@ pytestmark = [
     # A string is a condition of the process that runs the tests: CUDA does not survive a fork.
     pytest.mark.skipif("not torch.cuda.is_available()", reason="needs a CUDA device"),
 ]
+needs_gqa = pytest.mark.skipif("enable_gqa" not in signature(varlen_attn).parameters, reason="this torch has no kernel")
 needs_flashinfer = pytest.mark.skipif(find_spec("flashinfer") is None, reason="needs flashinfer")
 PAGE = 16
 NAMES = ["llama", "llama-mha", "llama-mqa", "qwen2", "qwen3", "mistral-window", "gemma3", "llama-tied", "granite-swa"]
 TOLERANCE = 3e-2  # of the largest logit: bfloat16 carries eight bits
 
 
-def make_engine(name: str, block_tokens: int = PAGE) -> TransformersEngine:
-    """In bfloat16, as FlashInfer has it."""
+def make_engine(name: str, block_tokens: int = PAGE, head: int = 64) -> TransformersEngine:
+    """In bfloat16, as FlashInfer has it, whose kernels come in powers of two from 64."""
     config = deepcopy(CONFIGS[name])
-    config.head_dim = 64  # FlashInfer's kernels come in powers of two from 64
+    config.head_dim = head
     # Graphs of 1, 2, 4 and 8 requests are captured, and of 8 requests with 128 and 256 tokens.
     options = EngineOptions(kv_tokens=4096, block_tokens=block_tokens, max_running=8)
     return TransformersEngine(make_model(config).to("cuda", torch.bfloat16), options)
@@ -69,9 +72,9 @@ def batches() -> Iterator[list[Slice]]:
 
 
 @needs_flashinfer
-@pytest.mark.parametrize("name", NAMES)
-def test_flashinfer_and_its_graphs_agree_with_sdpa(name: str) -> None:
-    fast, oracle = make_engine(name), without_flashinfer(make_engine(name))
+@pytest.mark.parametrize(("name", "head"), [*((name, 64) for name in NAMES), ("llama", 128), ("llama", 256)])
+def test_flashinfer_and_its_graphs_agree_with_sdpa(name: str, head: int) -> None:
+    fast, oracle = make_engine(name, head=head), without_flashinfer(make_engine(name, head=head))
     assert fast._graphs is not None
     with torch.inference_mode():
         for slices in batches():
@@ -109,7 +112,10 @@ def test_running_ahead_changes_no_token(way: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype feature")
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("backend", [pytest.param(None, marks=needs_flashinfer, id="flashinfer"), Sdpa, Varlen])
+@pytest.mark.parametrize(
+    "backend",
+    [pytest.param(None, marks=needs_flashinfer, id="flashinfer"), Sdpa, pytest.param(Varlen, marks=needs_gqa)],
+)
 def test_launching_a_step_never_waits_for_the_device(backend: type[Sdpa | Varlen] | None, way: str) -> None:
     engine = make_engine("llama", BLOCK)
     if backend is not None:
@@ -130,6 +136,7 @@ def test_launching_a_step_never_waits_for_the_device(backend: type[Sdpa | Varlen
     assert len(steps) == 8
 
 
+@needs_gqa
 @pytest.mark.parametrize("name", NAMES)
 def test_gathered_contexts_agree_with_sdpa(name: str) -> None:
     gathering, oracle = without_flashinfer(make_engine(name), Varlen), without_flashinfer(make_engine(name))
@@ -144,7 +151,7 @@ def test_without_flashinfer_torch_serves_on_the_device(ahead: int, monkeypatch: 
     monkeypatch.setitem(sys.modules, "flashinfer", None)
     monkeypatch.delitem(sys.modules, "local_worker.engine.flashinfer", raising=False)
     engine = make_engine("llama", BLOCK)
-    assert isinstance(engine._attention._backend, Varlen)
+    assert isinstance(engine._attention._backend, Varlen if Varlen.computes(engine._kv) else Sdpa)
     engine.ahead = ahead
     outputs = run(make_batcher(pages=256), engine, make_requests(7))
     assert [len(output) for output in outputs] == [12] * 7
