@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fairlead.errors import QueueFull as QueueFull
     from fairlead.errors import Retryable as Retryable
     from fairlead.errors import ThrottledApp as ThrottledApp
+    from fairlead.errors import ThrottledMemory as ThrottledMemory
     from fairlead.errors import ThrottledTenant as ThrottledTenant
     from fairlead.errors import ThrottledUser as ThrottledUser
     from fairlead.errors import TooLong as TooLong
@@ -63,6 +64,7 @@ _EXPORTED = {
         "QueueFull",
         "Retryable",
         "ThrottledApp",
+        "ThrottledMemory",
         "ThrottledTenant",
         "ThrottledUser",
         "TooLong",

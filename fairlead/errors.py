@@ -73,6 +73,12 @@ class ThrottledTenant(Retryable):
     outcome = Outcome.THROTTLED_TENANT
 
 
+class ThrottledMemory(Retryable):
+    """The pool is overloaded, and a new interaction's context does not fit into its memory beside those in progress."""
+
+    outcome = Outcome.THROTTLED_MEMORY
+
+
 class QueueFull(Retryable):
     """The queue is full: it holds the largest allowed number of requests."""
 
@@ -134,6 +140,7 @@ ERRORS: dict[Outcome, type[FairleadError]] = {
         ThrottledUser,
         ThrottledApp,
         ThrottledTenant,
+        ThrottledMemory,
         QueueFull,
         ClientLimit,
         TooLong,

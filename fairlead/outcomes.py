@@ -31,6 +31,7 @@ class Outcome(_Named):
     UNAVAILABLE = 12
     INTERNAL = 13
     THROTTLED_TENANT = 14
+    THROTTLED_MEMORY = 15
 
 
 class FinishReason(_Named):

@@ -19,6 +19,7 @@ LIMITS = (
     Outcome.THROTTLED_USER,
     Outcome.THROTTLED_APP,
     Outcome.THROTTLED_TENANT,
+    Outcome.THROTTLED_MEMORY,
     Outcome.REJECTED_CLIENT_LIMIT,
     Outcome.REJECTED_QUEUE_FULL,
 )

@@ -19,6 +19,7 @@ CODES: dict[Outcome, grpc.StatusCode] = {
     Outcome.THROTTLED_USER: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Outcome.THROTTLED_APP: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Outcome.THROTTLED_TENANT: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Outcome.THROTTLED_MEMORY: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Outcome.REJECTED_QUEUE_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Outcome.REJECTED_CLIENT_LIMIT: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Outcome.REJECTED_TOO_LONG: grpc.StatusCode.INVALID_ARGUMENT,

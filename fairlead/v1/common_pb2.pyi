@@ -25,6 +25,7 @@ class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OUTCOME_UNAVAILABLE: _ClassVar[Outcome]
     OUTCOME_INTERNAL: _ClassVar[Outcome]
     OUTCOME_THROTTLED_TENANT: _ClassVar[Outcome]
+    OUTCOME_THROTTLED_MEMORY: _ClassVar[Outcome]
 
 class FinishReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -46,6 +47,7 @@ OUTCOME_DEADLINE_EXCEEDED: Outcome
 OUTCOME_UNAVAILABLE: Outcome
 OUTCOME_INTERNAL: Outcome
 OUTCOME_THROTTLED_TENANT: Outcome
+OUTCOME_THROTTLED_MEMORY: Outcome
 FINISH_REASON_UNSPECIFIED: FinishReason
 FINISH_REASON_STOP: FinishReason
 FINISH_REASON_LENGTH: FinishReason

@@ -12,15 +12,17 @@ THROTTLED = (Outcome.THROTTLED_USER, Outcome.THROTTLED_APP, Outcome.THROTTLED_TE
 def check_refusals(spec: ClusterSpec, calls: Iterable[SimulatedCall]) -> None:
     """Check the refusals among `calls`, which are in order of arrival; a stage above 0 continues an interaction.
 
-    Raises AssertionError in three cases: a call was throttled although its user, its app, or the tenant had made fewer
+    Raises AssertionError in four cases: a call was throttled although its user, its app, or the tenant had made fewer
     calls in the last window than the limit; under OIT, a call that continues an interaction was throttled although
-    neither its client nor the tenant had reached the cap on such calls; or a call was refused for its client's open
-    calls although the client had fewer calls open at its gateway than the limit.
+    neither its client nor the tenant had reached the cap on such calls, or for the pool's memory; or a call was refused
+    for its client's open calls although the client had fewer calls open at its gateway than the limit.
 
     Several gateways may throttle a call earlier, because others hold a part of its limit; these are not checked.
     """
     limits, arrived = spec.limits, list(calls)
     for number, call in enumerate(arrived):
+        is_for_memory = call.outcome is Outcome.THROTTLED_MEMORY
+        assert not (is_for_memory and call.stage), f"call {call.number} continues {call.interaction!r}"
         if call.outcome is Outcome.REJECTED_CLIENT_LIMIT and not call.attempts:
             assert call.ended_at is not None
             mine = [o for o in arrived if o.client == call.client and o.gateway == call.gateway and o is not call]

@@ -16,6 +16,7 @@ def reasons(run: SimulationRun, spec: ClusterSpec) -> list[str]:
         Outcome.THROTTLED_USER: f"user_per_minute {spec.limits.user_per_minute}",
         Outcome.THROTTLED_APP: f"app_per_minute {spec.limits.app_per_minute}",
         Outcome.THROTTLED_TENANT: f"tenant_per_minute {spec.limits.tenant_per_minute}",
+        Outcome.THROTTLED_MEMORY: f"kv_tokens {spec.worker.kv_tokens} of each worker",
     }
     counts = Counter(record.outcome for record in run.records if not record.completed)
     return [

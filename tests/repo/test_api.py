@@ -34,6 +34,7 @@ PUBLIC = [
     "SyncInteraction",
     "SyncStream",
     "ThrottledApp",
+    "ThrottledMemory",
     "ThrottledTenant",
     "ThrottledUser",
     "Timings",

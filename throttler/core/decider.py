@@ -17,7 +17,7 @@ from throttler.core.interactions import FinishedInteraction, Interactions
 from throttler.core.profiles import Expectation, Profiles
 from throttler.core.quota import QuotaAccount, QuotaDemand
 from throttler.core.throttle import Admitted, Caller, Decision, LimitStatus, Rejected, ThrottleRule, tightest
-from throttler.core.working_sets import RETRY_SECONDS, Context, PoolMemory, WorkingSets
+from throttler.core.working_sets import Context, PoolMemory, WorkingSets
 
 
 class Arrival(NamedTuple):
@@ -233,11 +233,11 @@ class Decider:
         if working_set is None:
             return None
         pool = PoolMemory(arrival.pool_tokens, arrival.overloaded)
-        reason = working_set.refusal(key, arrival.share, arrival.prompt_tokens, pool, now)
-        if not reason:
+        refusal = working_set.refusal(key, arrival.share, arrival.prompt_tokens, pool, now)
+        if refusal is None:
             return None
-        message = f"overloaded, and {reason}; retry in {RETRY_SECONDS:.1f} s"
-        return Rejected(Outcome.THROTTLED_TENANT, RETRY_SECONDS, message, pool.tokens)
+        message = f"overloaded, and {refusal.reason}; retry in {refusal.retry_after:.1f} s"
+        return Rejected(Outcome.THROTTLED_MEMORY, refusal.retry_after, message, refusal.limit)
 
     def _expected_use(self, arrival: Arrival, key: InteractionKey | None, now: float) -> TokenUse:
         stage = arrival.stage if key is None else self._interactions.next_stage(key, arrival.token, now)

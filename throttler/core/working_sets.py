@@ -18,8 +18,11 @@ new interaction is admitted while the claims fit; calls of an interaction that w
 
 import math
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import chain
+from heapq import merge
+from itertools import chain, islice
+from operator import itemgetter
 from typing import NamedTuple
 
 from serving.names import tenant_of
@@ -29,7 +32,9 @@ from throttler.core.memory_parts import MICRO, MemoryParts, Path
 
 ROOM = 0.8  # of the memory: the rest is for calls without an interaction, and for unequal workers
 GROWTH_SECONDS = 1800.0  # without overload after which the limit has grown by the factor e
-RETRY_SECONDS = 5.0
+RETRY_SECONDS = 5.0  # after which a refused client asks again, unless memory is likely to be free earlier
+SOONEST_RETRY = 1.0
+MOST_PAUSES = 64  # that are looked at, to tell when memory is likely to be free
 PATIENCE = 3 * RETRY_SECONDS  # how long a refused client counts as waiting
 LONGEST_WAIT = 60.0  # seconds that a tenant waits below its part before one interaction is admitted beyond the limit
 # Calls in a group: the newest group and the one before count. Sub-agents may have smaller contexts than the agent that
@@ -46,6 +51,14 @@ class PoolMemory(NamedTuple):
 
     tokens: int
     overloaded: bool
+
+
+class MemoryRefusal(NamedTuple):
+    """Why a new interaction is not admitted, for `retry_after` seconds; `limit` is that of all claims, in tokens."""
+
+    reason: str
+    retry_after: float
+    limit: int
 
 
 class Context(NamedTuple):
@@ -93,22 +106,44 @@ class WorkingSets:
         self._growth = 1.0
         self._looked_at: float | None = None  # time of the latest look at the overload, from the first overload on
 
-    def refusal(self, key: InteractionKey, share: float, prompt_tokens: int, pool: PoolMemory, now: float) -> str:
-        """Return why a new interaction is not admitted now, with which its client counts as waiting; empty: it is."""
+    def refusal(
+        self, key: InteractionKey, share: float, prompt_tokens: int, pool: PoolMemory, now: float
+    ) -> MemoryRefusal | None:
+        """Return why a new interaction is not admitted now, with which its client counts as waiting; None: it is."""
         limit = self._limit(pool, now)
         if limit is None or key in self._claims:
-            return ""
+            return None
         for pause in PAUSES:
             self._rest(pause, now)
         habits, path = self._habits.of(tenant_of(key.client), key.app), _path(key, share)
         tokens = max(prompt_tokens - habits.common_tokens, habits.mean_footprint)
         held = self.parts.held
-        if not held or (held + tokens <= limit and not self.parts.must_yield(path, limit, now)):
-            return ""
-        if self.parts.waited(path[0][0], now) >= LONGEST_WAIT:
-            return ""
+        fits = held + tokens <= limit
+        if not held or (fits and not self.parts.must_yield(path, limit, now)):
+            return None
+        longest = LONGEST_WAIT - self.parts.waited(path[0][0], now)
+        if longest <= 0:
+            return None
         self.parts.wait(path, limit, now, now + PATIENCE)
-        return f"interactions in progress hold {held:,} of {limit:,} tokens of the pool's memory"
+        used = f"{held:,} of {limit:,} tokens of the pool's memory are held by interactions in progress"
+        if fits:
+            reason = f"others below their parts of it wait: {used}"
+            return MemoryRefusal(reason, min(RETRY_SECONDS, max(SOONEST_RETRY, longest)), limit)
+        reason = f"a new interaction of {tokens:,} tokens does not fit: {used}"
+        free = self._free_in(held + tokens - limit, now)
+        return MemoryRefusal(reason, max(SOONEST_RETRY, min(free, longest)), limit)
+
+    def _free_in(self, tokens: int, now: float) -> float:
+        """Return in how many seconds claims of `tokens` rest if none of those that pause goes on, or RETRY_SECONDS."""
+        ends = merge(*(_ends(pauses, pause) for pause, pauses in self._pausing.items()), key=itemgetter(0))
+        for end, claim in islice(ends, MOST_PAUSES):
+            if end >= now + RETRY_SECONDS:
+                break
+            if claim.idle_at == end and not claim.rests:
+                tokens -= claim.tokens
+                if tokens <= 0:
+                    return end - now
+        return RETRY_SECONDS
 
     def admitted(self, key: InteractionKey, share: float, prompt_tokens: int, now: float) -> None:
         """Count an admitted call of an interaction."""
@@ -207,6 +242,10 @@ class WorkingSets:
         if not claim.rests:
             claim.rests = True
             self.parts.change(claim.path, -claim.tokens)
+
+
+def _ends(pauses: _Pauses, pause: float) -> Iterator[tuple[float, _Claim]]:
+    return ((since + pause, claim) for since, claim in zip(pauses.begun, pauses.claims, strict=True))
 
 
 def _path(key: InteractionKey, share: float) -> Path:

@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from fairlead.outcomes import Outcome
 from serving.cost import WeightedTokens
 from serving.names import tenant_of
 from throttler.core.budget_accounts import BudgetAccounts
@@ -28,8 +29,11 @@ from throttler.core.working_sets import (
     LEARNED,
     LONGEST_WAIT,
     PATIENCE,
+    RETRY_SECONDS,
     ROOM,
+    SOONEST_RETRY,
     Context,
+    MemoryRefusal,
     PoolMemory,
     WorkingSets,
 )
@@ -294,6 +298,46 @@ def test_one_that_comes_back_counts_again() -> None:
     assert not pool.admits("quiet", 200)
 
 
+def test_a_refusal_tells_what_does_not_fit_and_when_it_may() -> None:
+    pool, key = full(), InteractionKey("quiet", "app", "new")
+
+    def refusal(tokens: int) -> MemoryRefusal:
+        found = pool.sets.refusal(key, 1.0, tokens, POOL, pool.now)
+        assert found is not None
+        return found
+
+    first = refusal(210)
+    assert (first.retry_after, first.limit) == (RETRY_SECONDS, 800)
+    assert "a new interaction of 210 tokens does not fit: 800 of 800 tokens" in first.reason
+    pool.now = 10.0
+    pool.turn("big", "1", 200)
+    pool.now = PRIOR_PAUSE - 2
+    assert refusal(210).retry_after == 2, "three of four rest then"
+    assert refusal(610).retry_after == RETRY_SECONDS, "and the other one later"
+    pool.now = PRIOR_PAUSE - 0.01
+    assert refusal(210).retry_after == SOONEST_RETRY
+    pool.sets.admitted(InteractionKey("big", "app", "2"), 1.0, 100, pool.now)
+    pool.sets.admitted(InteractionKey("big", "app", "3"), 1.0, 100, pool.now)
+    assert refusal(310).retry_after == RETRY_SECONDS, "who has a call in flight does not rest"
+
+
+def test_who_has_waited_for_long_is_told_to_come_when_it_is_admitted() -> None:
+    pool, key = Pool(), InteractionKey("quiet", "app", "new")
+    pool.sets.admitted(InteractionKey("big", "app", "1"), 1.0, 800, pool.now)
+    while (refusal := pool.sets.refusal(key, 1.0, 200, POOL, pool.now)) is not None:
+        pool.now += refusal.retry_after
+    assert pool.now == LONGEST_WAIT
+
+
+def test_who_gives_way_to_others_is_told_so() -> None:
+    pool = full()
+    assert not pool.admits("quiet", 200)
+    pool.sets.closed(InteractionKey("big", "app", "1"))
+    refusal = pool.sets.refusal(InteractionKey("big", "app", "new"), 1.0, 200, POOL, pool.now)
+    assert refusal is not None
+    assert refusal.reason.startswith("others below their parts of it wait: 600 of 800 tokens")
+
+
 def test_free_memory_goes_to_who_waits_below_his_part() -> None:
     pool = full()
     assert not pool.starts("quiet", "a", 200)
@@ -412,6 +456,7 @@ def test_calls_of_admitted_interactions_always_pass() -> None:
                 one.ended(decision, None, now, Context(400 + turn * 20, 0))
             else:
                 assert isinstance(decision, Rejected)
+                assert (decision.outcome, decision.limit) == (Outcome.THROTTLED_MEMORY, 800)
                 assert decision.retry_after > 0
         one.check_invariants()
     assert isinstance(one.decide(call("t", "c"), now + PRIOR_PAUSE + 1), Permit), "the others have gone idle"
