@@ -21,15 +21,17 @@ class ClientPages:
     `blocks` holds the contents of all published pages, `pages` the page of each digest.
     """
 
+    __slots__ = ("_awaited", "_blocks", "_ends", "_followers", "_pages", "_spared", "_unused", "_uses")
+
     def __init__(self, blocks: Mapping[int, CachedBlock], pages: Mapping[int, int]) -> None:
         self._blocks = blocks
         self._pages = pages
         self._uses: dict[int, int] = {}  # page -> number of the client's running requests that use it
-        self._followers: Counter[int] = Counter()  # page -> number of the client's pages that follow it
+        self._followers: dict[int, int] = {}  # page -> number of the client's pages that follow it
         self._unused: OrderedDict[int, None] = OrderedDict()  # least recently used first
         self._spared: OrderedDict[int, None] = OrderedDict()  # needed when their turn came; the first goes first
         self._ends: dict[Request, int] = {}  # waiting request -> digest of the last block that it matches
-        self._awaited: Counter[int] = Counter()  # digest -> number of waiting requests whose match ends there
+        self._awaited: dict[int, int] = {}  # digest -> number of waiting requests whose match ends there
 
     def __len__(self) -> int:
         return len(self._uses) + len(self._unused) + len(self._spared)
@@ -45,16 +47,17 @@ class ClientPages:
         """Return whether the client can give up a page that none of its waiting requests needs."""
         while self._unused:
             page = next(iter(self._unused))
-            if not self._followers[page] and self._blocks[page].digest not in self._awaited:
+            if page not in self._followers and self._blocks[page].digest not in self._awaited:
                 return True
             del self._unused[page]
             self._spared[page] = None
         return False
 
     @property
-    def has_spared(self) -> bool:
-        """Whether the client can give up a page that its waiting requests need."""
-        return bool(self._spared)
+    def gives_any(self) -> bool:
+        """Whether the client can give up a page, if need be one that its waiting requests need. The last one that
+        follows a page here is here too."""
+        return bool(self._unused or self._spared)
 
     def use(self, pages: Iterable[int]) -> None:
         """Record that a running request of the client uses `pages`, which may be new to the client."""
@@ -69,7 +72,7 @@ class ClientPages:
             elif page in spared:
                 del spared[page]
             elif (parent := self._blocks[page].parent) is not None:
-                self._followers[parent] += 1
+                self._followers[parent] = self._followers.get(parent, 0) + 1
 
     def release(self, pages: Iterable[int]) -> None:
         """Record that a running request of the client uses `pages` no longer; those that follow others come first."""
@@ -87,13 +90,14 @@ class ClientPages:
         while True:
             pages = self._unused if self.gives_unneeded() else self._spared
             page, _ = pages.popitem(last=False)
-            if not self._followers[page]:
+            if page not in self._followers:
                 break
             self._spared[page] = None
-        del self._followers[page]
         parent = self._blocks[page].parent
         if parent is not None:
-            self._followers[parent] -= 1
+            followers = self._followers.pop(parent) - 1
+            if followers:
+                self._followers[parent] = followers
         return page
 
     def is_waiting(self, request: Request) -> bool:
@@ -108,7 +112,7 @@ class ClientPages:
             return False
         self.left(request)
         self._ends[request] = digest
-        self._awaited[digest] += 1
+        self._awaited[digest] = self._awaited.get(digest, 0) + 1
         return True
 
     def left(self, request: Request) -> None:
@@ -116,16 +120,17 @@ class ClientPages:
         digest = self._ends.pop(request, None)
         if digest is None:
             return
-        self._awaited[digest] -= 1
-        if not self._awaited[digest]:
-            del self._awaited[digest]
+        others = self._awaited.pop(digest) - 1
+        if others:
+            self._awaited[digest] = others
+        else:
             self._spare_no_longer(digest)
 
     def _spare_no_longer(self, digest: int) -> None:
         """Make the page of `digest`, and the pages before it that were spared for it alone, the next to be given up."""
         spared_for_it: list[int] = []
         page = self._pages.get(digest)
-        while page is not None and page in self._spared and self._followers[page] == min(len(spared_for_it), 1):
+        while page is not None and page in self._spared and self._followers.get(page, 0) == min(len(spared_for_it), 1):
             if self._blocks[page].digest in self._awaited:
                 break
             spared_for_it.append(page)
@@ -141,7 +146,7 @@ class ClientPages:
         assert len(pages) == len(self), "a page is used, unused or spared twice"
         followers = Counter(self._blocks[page].parent for page in pages)
         del followers[None]
-        assert +self._followers == followers, f"followers {self._followers}, not {followers}"
+        assert self._followers == followers, f"followers {self._followers}, not {followers}"
         assert followers.keys() <= pages, "a client has a page without the page before"
         awaited = {**Counter(self._ends.values())}
-        assert {**self._awaited} == awaited, f"awaited {self._awaited}, ends {self._ends}"
+        assert self._awaited == awaited, f"awaited {self._awaited}, ends {self._ends}"

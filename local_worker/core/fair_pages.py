@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from local_worker.core.accounts.account import Path
 from local_worker.core.cached_block import CachedBlock
-from local_worker.core.page_account import PAGE, ClientAccount, PageAccount
+from local_worker.core.page_account import PAGE, ClientAccount, PageAccount, PageGroup
 from local_worker.core.page_report import EvictionCounts, PageReport, shares_by
 from local_worker.core.page_tree import PageTree
 from local_worker.core.request import Request
@@ -53,6 +53,7 @@ class FairPages:
         is_fair: bool = True,
     ) -> None:
         self._references = references
+        self._units = len(references) * PAGE
         self._is_fair = is_fair
         self._tree = PageTree(blocks, by_digest)
         self._payers: dict[int, ClientAccount | SharedPage] = {}  # published page -> who pays for it
@@ -70,20 +71,20 @@ class FairPages:
         account = self._account(request)
         if self._is_fair:
             account.pages.spare(request)
-            account.rank()
+            account.rank_by_need()
 
     def matched(self, request: Request) -> None:
         """Give up last what `request` matches now, if it waits."""
         account = self._accounts.get(request)
         if account is not None and account.pages.is_waiting(request) and account.pages.spare(request):
-            account.rank()
+            account.rank_by_need()
 
     def withdrawn(self, request: Request) -> None:
         """Forget a request that has waited."""
         account = self._accounts.pop(request, None)
         if account is not None:
             account.pages.left(request)
-            account.rank()
+            account.rank_by_need()
             self._tree.ended(account)
 
     def _account(self, request: Request) -> ClientAccount:
@@ -96,12 +97,11 @@ class FairPages:
     def admitted(self, request: Request, matched: Sequence[int], fresh: int) -> None:
         """Charge for the pages of `request`, which runs: those that it matched, and `fresh` others."""
         account = self._account(request)
-        account.pages.left(request)
-        account.count_running(1)
         if not request.preemptions:
             account.asked(request.digests, len(matched))
-        self._use(account, matched)
-        account.pay(fresh * PAGE)
+        idle = self._use(account, matched)
+        account.pages.left(request)  # now that it spares none of the pages that it uses
+        account.add(fresh * PAGE, -idle, 1)
         self._rank(account)
 
     def grew(self, request: Request, pages: int) -> None:
@@ -119,12 +119,11 @@ class FairPages:
     def adopted(self, request: Request, page: int) -> None:
         """Record that `request` uses the published `page` in place of one of its own."""
         account = self._accounts[request]
-        account.pay(-PAGE)
-        self._use(account, (page,))
+        account.add(-PAGE, -self._use(account, (page,)), 0)
         account.rank()
 
-    def _use(self, account: ClientAccount, pages: Sequence[int]) -> None:
-        """Let a running request of `account` use published `pages`."""
+    def _use(self, account: ClientAccount, pages: Sequence[int]) -> int:
+        """Let a running request of `account` use published `pages`; return how many of them were idle and its own."""
         references, payers, own = self._references, self._payers, 0
         relieved: dict[ClientAccount, None] = {}
         for page in pages:
@@ -134,17 +133,17 @@ class FairPages:
                 if payer is account:
                     own += 1
                 elif isinstance(payer, ClientAccount):
-                    payer.count_idle(-1)
+                    payer.add(0, -1, 0)
             references[page] += 1
             if payer is not account:
                 if isinstance(payer, ClientAccount):
                     payer = payers[page] = SharedPage(payer)
                 if (other := payer.used(account)) is not None:
                     relieved[other] = None
-        account.count_idle(-own)
         account.pages.use(pages)
         for other in relieved:
             other.rank()
+        return own
 
     def finished(self, request: Request) -> None:
         """Release the published pages of `request`, which runs no longer, the last one first."""
@@ -156,10 +155,8 @@ class FairPages:
             if not references[page]:
                 self.idle += 1
                 own += payers[page] is account  # any other payer shares the page, since a user of it pays
-        account.count_idle(own)
         account.pages.release(pages)
-        account.pay((request.shared - len(request.pages)) * PAGE)
-        account.count_running(-1)
+        account.add((request.shared - len(request.pages)) * PAGE, own, -1)
         account.ended()
         self._rank(account)
         self._tree.ended(account)
@@ -176,43 +173,38 @@ class FairPages:
         they are unlikely to need. The only request of an account, or of the background class, may take any page: it
         could never run otherwise.
         """
-        root, gone = self._tree.root, self._tree.gone
-        group, count = root, leaving.of(gone)
-        account = self._account(request)
+        root, gone, account = self._tree.root, self._tree.gone, self._account(request)
+        count, units = leaving.of(gone), self._units
         if not account.is_here:
             if gone.running == leaving.running[gone]:
                 return self.idle + leaving.idle
-            return count + max(root.idle - root.kept, self._surplus(root, account, most - count, leaving))
-        for mine in (*reversed(account.above[:-1]), account):
+            return count + max(root.idle - root.kept, self._surplus(root, account, units, most - count, leaving))
+        for group, mine in zip(reversed(account.above), (*reversed(account.above[:-1]), account), strict=True):
             if mine.running == leaving.running[mine]:
                 return self.idle + leaving.idle if group is root else count + leaving.of(group)
-            if count < most:
-                unlikely = group.idle - group.kept - (mine.idle - mine.kept)
-                count += max(unlikely, self._surplus(group, mine, most - count, leaving))
-            group = mine
+            unlikely = group.idle - group.kept - (mine.idle - mine.kept)
+            count += max(unlikely, self._surplus(group, mine, units, most - count, leaving))
+            if count >= most:
+                return count
+            units = mine.part(units)
         return count + leaving.of(account)
 
-    def _surplus(self, group: PageAccount, mine: PageAccount, most: int, leaving: Leaving) -> int:
-        """Return how many idle pages siblings of `mine` have above their parts, up to about `most`."""
-        pages = len(self._references)
+    def _surplus(self, group: PageGroup, mine: PageAccount, units: int, most: int, leaving: Leaving) -> int:
+        """Return how many idle pages siblings of `mine` have above their parts of the `units` of `group`, up to about
+        `most`."""
         count = sum(
-            min(leaving.of(member), member.beyond(pages))
+            min(leaving.of(member), member.beyond(member.part(units)))
             for member in leaving.pages
             if member.parent is group and member is not mine
         )
         for ranks in (group.gives, group.spares):
-            seen = []
-            while count < most and (first := ranks.first()) is not None:
-                member = group.members[first[1]]
-                beyond = member.beyond(pages)
-                if not beyond:
+            for name in ranks:
+                member = group.members[name]
+                beyond = member.beyond(member.part(units))
+                if not beyond or count >= most:
                     break
                 if member is not mine and member not in leaving.pages:
                     count += min(member.idle, beyond)
-                ranks.discard(member.name)
-                seen.append(first)
-            for key, name in seen:
-                ranks.put(name, key)
         return count
 
     def leave(self, leaving: Leaving, request: Request, uses: Counter[int]) -> None:
@@ -232,14 +224,8 @@ class FairPages:
         taker = None if request is None else self._account(request)
         found: list[int] = []
         while not found:
-            account = self._victim(taker)
-            has_more = account.has_unneeded if account.has_unneeded() else account.has_pages
-            for number in range(min(count, self._most_at_once(account))):
-                if number and not has_more():
-                    break
-                page = self._give_up(account)
-                if page is not None:
-                    found.append(page)
+            account, most = self._victim(taker)
+            found = self._give_up(account, min(count, most))
             account.rank()
             if taker is not None and found:
                 self._evicted.count(taker.tenant, account.tenant, len(found))
@@ -248,52 +234,58 @@ class FairPages:
         self.idle -= len(found)
         return found
 
-    def _most_at_once(self, account: ClientAccount) -> int:
-        """Return how many pages `account` gives before others are looked at: more than one only above all its parts."""
-        if not account.is_here:
-            return MOST_AT_ONCE
-        pages = len(self._references)
-        beyond = min(each.beyond(pages) for each in (account, *account.above[:-1]))
-        return max(1, min(beyond, MOST_AT_ONCE))
-
-    def _victim(self, taker: ClientAccount | None) -> ClientAccount:
-        gone = self._tree.gone
+    def _victim(self, taker: ClientAccount | None) -> tuple[ClientAccount, int]:
+        """Return the account that gives pages up, and how many before others are looked at: more than one only as long
+        as it is above all its parts."""
+        gone, units, most = self._tree.gone, self._units, MOST_AT_ONCE
         first = gone.gives.least() or gone.spares.least()
-        account = self._tree.root if first is None else gone.members[first]
-        while not isinstance(account, ClientAccount):
-            account = self._furthest(account, taker)
-        return account
+        account: PageAccount = self._tree.root if first is None else gone.members[first]
+        while isinstance(account, PageGroup):
+            account = self._furthest(account, units, taker)
+            units = account.part(units)
+            most = min(most, account.beyond(units))
+        assert isinstance(account, ClientAccount), "a path ends at a client"
+        return account, max(1, most)
 
-    def _furthest(self, group: PageAccount, taker: ClientAccount | None) -> PageAccount:
-        """Return the member of `group` that gives a page: the furthest above its part, or else that of `taker`."""
+    def _furthest(self, group: PageGroup, units: int, taker: ClientAccount | None) -> PageAccount:
+        """Return the member of `group`, of which `units` are its part, that gives a page: the furthest above its part,
+        or else that of `taker`."""
         found = []
         for ranks in (group.gives, group.spares):
-            if (first := ranks.first()) is not None:
-                member = group.members[first[1]]
-                if member.beyond(len(self._references)):
+            if (first := ranks.least()) is not None:
+                member = group.members[first]
+                if member.beyond(member.part(units)):
                     return member
                 found.append(member)
         mine = next((each for each in (taker, *taker.above) if each.parent is group), None) if taker else None
-        if mine is not None and (mine.name in group.gives or mine.name in group.spares):
-            return mine
-        return found[0]
+        return found[0] if mine is None or mine.ranked is None else mine
 
-    def _give_up(self, account: ClientAccount) -> int | None:
-        """Let `account` give up a page; return the page if nobody else has used it."""
-        page = account.pages.pop()
-        payer = self._payers[page]
-        if isinstance(payer, SharedPage):
-            heir = payer.given_up(account)
-            if len(payer) == 1:
-                self._payers[page] = heir
-                if not self._references[page]:
-                    heir.count_idle(1)
-            heir.rank()
-        else:
-            del self._payers[page]
-            account.pay(-PAGE)
-            account.count_idle(-1)
-        return page if payer is account else None
+    def _give_up(self, account: ClientAccount, most: int) -> list[int]:
+        """Let `account` give up at most `most` pages, either some that it is unlikely to need or others; return those
+        that nobody else has used."""
+        pages, payers, found = account.pages, self._payers, list[int]()
+        unneeded = account.unneeded
+        for _ in range(min(most, unneeded or most)):
+            if not (pages.gives_unneeded() if unneeded else pages.gives_any):
+                break
+            page = pages.pop()
+            payer = payers[page]
+            if isinstance(payer, SharedPage):
+                self._pass_on(page, payer, account)
+            else:
+                del payers[page]
+                found.append(page)
+        account.add(-len(found) * PAGE, -len(found), 0)
+        return found
+
+    def _pass_on(self, page: int, payer: SharedPage, account: ClientAccount) -> None:
+        """Let the others that have used `page` pay for it, since `account` gives it up."""
+        heir = payer.given_up(account)
+        if len(payer) == 1:
+            self._payers[page] = heir
+            if not self._references[page]:
+                heir.add(0, 1, 0)
+        heir.rank()
 
     def report(self) -> PageReport:
         """Return who pays for the pages, and all evictions so far. O(accounts)."""

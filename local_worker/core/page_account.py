@@ -19,41 +19,34 @@ class PageAccount:
     An account is here while it is entitled to a part. The sums of those above are kept up to date.
     """
 
-    __slots__ = (
-        "above",
-        "gives",
-        "held",
-        "idle",
-        "is_here",
-        "kept",
-        "members",
-        "name",
-        "parent",
-        "path",
-        "running",
-        "spares",
-        "weight",
-        "weights",
-    )
+    __slots__ = ("above", "held", "idle", "is_here", "kept", "name", "parent", "path", "ranked", "running", "weight")
 
     def __init__(self, path: Path = ()) -> None:
         self.path = path
         self.name = "\0".join(path)
-        self.parent: PageAccount | None = None
-        self.above: tuple[PageAccount, ...] = ()  # the root comes last
-        self.members: dict[str, PageAccount] = {}  # the accounts below that are here
-        self.weights = 0  # sum of the members' weights
+        self.parent: PageGroup | None = None
+        self.above: tuple[PageGroup, ...] = ()  # the root comes last
         self.weight = 0
         self.is_here = False
         self.held = 0  # what it pays for, in units of PAGE
         self.idle = 0  # number of pages without a running request that nobody beside the account has used
         self.kept = 0  # number of its idle pages that it is likely to use again
         self.running = 0  # number of running requests
-        self.gives = PriorityQueue()  # members with pages that they are unlikely to need; who pays most comes first
-        self.spares = PriorityQueue()  # the other members with pages to give
+        self.ranked: PriorityQueue | None = None  # the queue of the account above in which it is
 
-    def enter(self, parent: "PageAccount", weight: int) -> None:
-        """Become entitled to a part of what `parent` is entitled to, by `weight`; or change the weight."""
+    def has_unneeded(self) -> bool:
+        """Return whether it can give a page that it is unlikely to need."""
+        raise NotImplementedError
+
+    def has_pages(self) -> bool:
+        """Return whether it can give a page, if need be one that it is likely to need."""
+        raise NotImplementedError
+
+    def enter(self, parent: "PageGroup", weight: int) -> bool:
+        """Become entitled to a part of what `parent` is entitled to, by `weight`, or change the weight; return False if
+        it had this part."""
+        if self.is_here and self.weight == weight:
+            return False
         if not self.is_here:
             if self.parent is not None:
                 self.remove()
@@ -61,8 +54,9 @@ class PageAccount:
             self.is_here, self.weight = True, 0
         parent.weights += weight - self.weight
         self.weight = weight
+        return True
 
-    def leave(self, gone: "PageAccount") -> None:
+    def leave(self, gone: "PageGroup") -> None:
         """Give up the part, and belong to those that are `gone`."""
         parent = self.parent
         assert parent is not None, "the root never leaves"
@@ -75,10 +69,11 @@ class PageAccount:
         """Be no member of the account above any longer."""
         assert self.parent is not None, "the root is in no group"
         del self.parent.members[self.name]
-        self.parent.gives.discard(self.name)
-        self.parent.spares.discard(self.name)
+        if self.ranked is not None:
+            self.ranked.discard(self.name)
+            self.ranked = None
 
-    def belong_to(self, parent: "PageAccount") -> None:
+    def belong_to(self, parent: "PageGroup") -> None:
         """Be a member of `parent`, and count what the account pays for in it and those above it from now on."""
         held, idle, kept = self.held, self.idle, self.kept
         for account in self.above:
@@ -103,43 +98,49 @@ class PageAccount:
         for account in self.above:
             account.held += units
 
-    def count_running(self, requests: int) -> None:
-        """Count `requests` more that run, or less if it is negative."""
-        self.running += requests
-        for account in self.above:
-            account.running += requests
+    def part(self, units: int) -> int:
+        """Return the account's part, by the weights of its siblings, of the `units` of PAGE to which the account above
+        it is entitled."""
+        assert self.parent is not None, "the root has no siblings"
+        return -(-units * self.weight // self.parent.weights)
 
-    def part(self, pages: int) -> int:
-        """Return the account's part of `pages`, by the weights of all accounts that are here, in units of PAGE."""
+    def part_of_all(self, pages: int) -> int:
+        """Return the account's part of all `pages`, by the weights of all accounts that are here, in units of PAGE."""
         units = pages * PAGE
-        for above, account in zip(reversed(self.above), (*reversed(self.above[:-1]), self), strict=True):
-            units = -(-units * account.weight // above.weights)
+        for account in (*reversed(self.above[:-1]), self):
+            units = account.part(units)
         return units
 
-    def beyond(self, pages: int) -> int:
-        """Return the number of pages, the last one perhaps in part, that it pays for beyond its part of `pages`."""
-        return max(0, -((self.part(pages) - self.held) // PAGE))
+    def beyond(self, part: int) -> int:
+        """Return the number of pages, the last one perhaps in part, that it pays for beyond its `part`."""
+        return max(0, -((part - self.held) // PAGE))
 
     def rank(self) -> None:
         """Rank the account, and those above it, by what they pay for over their weights."""
+        account, has_moved = self, True
+        while account.parent is not None:
+            has_moved = has_moved and account._moves(account.parent)
+            if account.ranked is not None:
+                account.ranked.put(account.name, account._key)
+            account = account.parent
+
+    def rank_by_need(self) -> None:
+        """Rank the account, and those above it, when it needs other pages and pays for the same."""
         account = self
-        while (parent := account.parent) is not None:
-            name = account.name
-            ranks, others = (parent.gives, parent.spares) if account.has_unneeded() else (parent.spares, parent.gives)
-            others.discard(name)
-            if ranks is parent.gives or account.has_pages():
-                ranks.put(name, account._key)
-            else:
-                ranks.discard(name)
-            account = parent
+        while account.parent is not None and account._moves(account.parent):
+            if account.ranked is not None:
+                account.ranked.put(account.name, account._key)
+            account = account.parent
 
-    def has_unneeded(self) -> bool:
-        """Return whether it can give a page that it is unlikely to need."""
-        return len(self.gives) > 0
-
-    def has_pages(self) -> bool:
-        """Return whether it can give a page, if need be one that it is likely to need."""
-        return len(self.spares) > 0
+    def _moves(self, parent: "PageGroup") -> bool:
+        """Choose the queue of `parent` to be ranked in; return False if it is the one from before."""
+        before = self.ranked
+        self.ranked = parent.gives if self.has_unneeded() else parent.spares if self.has_pages() else None
+        if before is self.ranked:
+            return False
+        if before is not None:
+            before.discard(self.name)
+        return True
 
     @property
     def _key(self) -> tuple[int, ...]:
@@ -153,6 +154,27 @@ class PageAccount:
         ranked = self.parent.gives.key(self.name), self.parent.spares.key(self.name)
         expected = (key, None) if gives else (None, key if self.has_pages() else None)
         assert ranked == expected, f"{self.path}: ranked by {ranked} in place of {expected}"
+
+
+class PageGroup(PageAccount):
+    """An account with others below it."""
+
+    __slots__ = ("gives", "members", "spares", "weights")
+
+    def __init__(self, path: Path = ()) -> None:
+        super().__init__(path)
+        self.members: dict[str, PageAccount] = {}  # the accounts below that are here
+        self.weights = 0  # sum of the members' weights
+        self.gives = PriorityQueue()  # members with pages that they are unlikely to need; who pays most comes first
+        self.spares = PriorityQueue()  # the other members with pages to give
+
+    def has_unneeded(self) -> bool:
+        """See PageAccount."""
+        return len(self.gives) > 0
+
+    def has_pages(self) -> bool:
+        """See PageAccount."""
+        return len(self.spares) > 0
 
 
 class ClientAccount(PageAccount):
@@ -177,14 +199,23 @@ class ClientAccount(PageAccount):
         self._repeated = 500  # of the blocks of the latest prompts, in thousandths: a moving average
         self._likely = 0  # number of its pages that it is likely to need, as of its last request
 
-    def count_idle(self, pages: int) -> None:
-        """Count `pages` more that nobody else has used and no running request uses, or less if it is negative."""
-        self.idle += pages
-        more = min(self.idle, self._likely) - self.kept
-        self.kept += more
+    def add(self, units: int, idle: int, running: int) -> None:
+        """Pay for `units` of PAGE more, and count `idle` pages more that nobody else has used and no running request
+        uses, and `running` requests more; less if a number is negative."""
+        self.held += units
+        self.idle += idle
+        self.running += running
+        kept = self._keep()
         for account in self.above:
-            account.idle += pages
-            account.kept += more
+            account.held += units
+            account.idle += idle
+            account.running += running
+            account.kept += kept
+
+    def _keep(self) -> int:
+        """Keep as many of its idle pages as it is likely to need; return how many more these are."""
+        before, self.kept = self.kept, min(self.idle, self._likely)
+        return self.kept - before
 
     def asked(self, digests: Sequence[int], found: int) -> None:
         """Record a prompt with blocks of these `digests`, each of which stands for all blocks before it; so many were
@@ -201,15 +232,22 @@ class ClientAccount(PageAccount):
     def ended(self) -> None:
         """Expect that the next prompt repeats as much as the last ones have."""
         self._likely = min(1000, 8 * self._repeated) * self.idle // 1000
-        self.count_idle(0)
+        kept = self._keep()
+        for account in self.above:
+            account.kept += kept
+
+    @property
+    def unneeded(self) -> int:
+        """The number of its pages that it is unlikely to need."""
+        return max(0, self.idle - self._likely) if self.pages.gives_unneeded() else 0
 
     def has_unneeded(self) -> bool:
         """See PageAccount."""
-        return self.pages.gives_unneeded() and self.idle > self._likely
+        return self.idle > self._likely and self.pages.gives_unneeded()
 
     def has_pages(self) -> bool:
         """See PageAccount."""
-        return self.pages.gives_unneeded() or self.pages.has_spared
+        return self.pages.gives_any
 
     @property
     def _key(self) -> tuple[int, ...]:

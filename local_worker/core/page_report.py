@@ -49,7 +49,7 @@ def shares_by(
     named = dict(nlargest(MOST_NAMED, held.items(), key=itemgetter(1)))
     for account in accounts:
         if account.is_here and name(account) in named:
-            parts[name(account)] += account.part(pages)
+            parts[name(account)] += account.part_of_all(pages)
     shares = [PageShare(each, units / PAGE, parts[each] / PAGE) for each, units in named.items()]
     if len(held) > len(named):
         others = (pages - parts.total() / PAGE) if any(account.is_here for account in accounts) else 0.0

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from local_worker.core.accounts.account import Path
 from local_worker.core.cached_block import CachedBlock
 from local_worker.core.client_pages import ClientPages
-from local_worker.core.page_account import ClientAccount, PageAccount
+from local_worker.core.page_account import ClientAccount, PageAccount, PageGroup
 from local_worker.core.request import Request
 
 BACKGROUND = ""  # above the paths of the background class
@@ -27,8 +27,8 @@ class PageTree:
     def __init__(self, blocks: Mapping[int, CachedBlock], pages: Mapping[int, int]) -> None:
         self._blocks = blocks
         self._pages = pages
-        self.root = PageAccount()
-        self.gone = PageAccount()  # above all that have left, and those of the background class, who are never here
+        self.root = PageGroup()
+        self.gone = PageGroup()  # above all that have left, and those of the background class, who are never here
         self._leaves: dict[Path, ClientAccount] = {}
         self._quiet: OrderedDict[ClientAccount, float] = OrderedDict()  # without requests -> time of the last one
         self._now = 0.0
@@ -52,13 +52,21 @@ class PageTree:
         return leaf
 
     def _enter(self, leaf: ClientAccount, request: Request) -> None:
-        parent, weight = self.root, request.weight
-        for depth in range(1, len(leaf.path)):
-            account = parent.members.get("\0".join(leaf.path[:depth])) or PageAccount(leaf.path[:depth])
-            account.enter(parent, weight)
+        parent, weight, changed = self.root, request.weight, False
+        for account in reversed(leaf.above[:-1]) if leaf.is_here else self._above(leaf.path):
+            changed |= account.enter(parent, weight)
             parent, weight = account, request.user_weight
-        leaf.enter(parent, weight)
-        leaf.rank()
+        if leaf.enter(parent, weight) or changed:
+            leaf.rank()
+
+    def _above(self, path: Path) -> Iterator[PageGroup]:
+        """Yield the accounts above the end of `path` from the root's member on, new ones where there are none."""
+        group = self.root
+        for depth in range(1, len(path)):
+            member = group.members.get("\0".join(path[:depth])) or PageGroup(path[:depth])
+            assert isinstance(member, PageGroup), "all paths have the same levels"
+            yield member
+            group = member
 
     def ended(self, leaf: ClientAccount) -> None:
         """Count a request less of `leaf`."""
@@ -118,11 +126,12 @@ class PageTree:
             leaf.pages.check_invariants()
             leaf.check_kept()
             assert leaf.is_here or leaf.requests or len(leaf.pages), f"{leaf.path} has left without pages"
-        accounts: set[PageAccount] = {*self, *(account for leaf in self for account in leaf.above)}
+        groups = {group for leaf in self for group in leaf.above}
+        for group in groups:
+            weights = sum(member.weight for member in group.members.values() if member.is_here)
+            assert group.weights == weights, f"weights of {group.path}"
+        accounts: set[PageAccount] = {*self, *groups}
         for account in accounts:
-            members = account.members.values()
-            weights = sum(member.weight for member in members if member.is_here)
-            assert account.weights == weights, f"weights of {account.path}"
             below = [leaf for leaf in self if account in (leaf, *leaf.above)]
             for name in ("held", "idle", "kept", "running"):
                 total = sum(getattr(leaf, name) for leaf in below)

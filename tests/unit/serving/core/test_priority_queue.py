@@ -45,6 +45,7 @@ def test_the_least_key_comes_first_and_all_clients_that_have_it_are_taken(
         assert len(queue) == len(keys)
         assert [queue.key(client) for client in "abc"] == [keys.get(client) for client in "abc"]
         assert queue.first() == min(((key, client) for client, key in keys.items()), default=None)
+        assert [*queue] == [client for _, client in sorted((key, client) for client, key in keys.items())]
 
 
 def test_changed_keys_are_let_go() -> None:
