@@ -18,7 +18,7 @@ from gateway.core import call_events as events
 from gateway.core.call import CallMachine
 from gateway.core.client_limits import HeldBytesLimiter
 from gateway.core.coalescer import OutputChunk
-from gateway.core.waits import CallWaits
+from gateway.core.start_predictor import CallWaits
 from gateway.tenants import Credentials
 from gateway.upstream.attempt import Attempt
 from gateway.upstream.cluster import Cluster

@@ -262,9 +262,8 @@ class Turns:
         self._sliced.add(request)
         ledger = self._queue.ledger
         before = ledger.recomputed_tokens
-        self._policy.charge_slice(payer, self._queue.charge_slice(request, start, stop, payer))
+        self._policy.planned(request, stop, payer, self._queue.charge_slice(request, start, stop, payer))
         self._preemption.repeated += ledger.recomputed_tokens - before
-        self._policy.planned(request, stop)
         return True
 
     def _has_slice(self, request: Request) -> bool:

@@ -4,7 +4,7 @@ import sys
 from collections import Counter
 
 from local_worker.core.accounts.account import Account
-from local_worker.core.accounts.gap import LiveGap
+from local_worker.core.accounts.service_ledger import LiveGap
 from simulation.call import SimulatedCall
 from simulation.prompts import BLOCK_TOKENS
 from simulation.run_log import RunLog

@@ -81,8 +81,12 @@ class SlicedDlpm(Dlpm):
         if ahead := budget.reserve(request, most):
             self._charge(request, self._charging.output(request, ahead.start, ahead.stop))
 
-    def planned(self, request: Request, stop: int) -> None:
-        """Record that a step was given the tokens of an open `request` before `stop`."""
+    def planned(self, request: Request, stop: int, payer: Request, micro: int) -> None:
+        """Record that a step was given the tokens of an open `request` before `stop`, in the name of `payer`, whose
+        accounts are charged for them."""
+        self._charge(payer, micro)
+        if payer is not request:
+            self._order.rank(payer.account)
         if stop < request.due:
             self._queue(request).move(request, self._key(request, stop))
             self._order.rank(request.account)
@@ -163,11 +167,6 @@ class SlicedDlpm(Dlpm):
                 for account in request.account.lineage
             ]
         )
-
-    def charge_slice(self, request: Request, micro: int) -> None:
-        """Charge the accounts of `request` for a slice, which is computed in its name."""
-        self._charge(request, micro)
-        self._order.rank(request.account)
 
     def open_by_balance(self) -> list[Request]:
         """Return the open requests, those of the account with the least debt first."""

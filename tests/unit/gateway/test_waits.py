@@ -15,8 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from fairlead.errors import ClientLimit, DeadlineExceeded, FairleadError
 from fairlead.rpc.status import from_call
 from fairlead.v1 import inference_pb2_grpc
-from gateway.core.start_predictor import StartPredictor, is_close
-from gateway.core.waits import LONGEST_RETRY, SURE, CallWaits
+from gateway.core.start_predictor import LONGEST_RETRY, SURE, CallWaits, StartPredictor, is_close
 from tests.services import SECRET, Stack, eventually
 from tests.unit.cli.commands import called
 from tests.unit.gateway.http.http_client import HttpClient

@@ -7,8 +7,7 @@ import pytest
 
 from gateway.core import call_commands as commands
 from gateway.core import call_events as events
-from gateway.core.start_predictor import is_close
-from gateway.core.waits import SURE, CallWaits
+from gateway.core.start_predictor import SURE, CallWaits, is_close
 from simulation.admission import SimulatedAdmission, Tokens
 from simulation.call import SimulatedCall
 from simulation.cluster import SimulatedCluster

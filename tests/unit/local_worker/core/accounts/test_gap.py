@@ -5,7 +5,7 @@ from itertools import combinations
 import pytest
 from hypothesis import example, given, settings
 
-from local_worker.core.accounts.gap import SAMPLED, LiveGap
+from local_worker.core.accounts.service_ledger import SAMPLED, LiveGap
 from tests.unit.local_worker.core.test_batcher import REQUESTS, TIERS, histories, tight
 
 # A request of a is preempted, and a is hungry again.
