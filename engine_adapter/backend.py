@@ -165,7 +165,7 @@ class AdapterBackend:
             self._hand_over(now)
         for request in self._batch.take_left():
             self._streams.pop(request).cancel()
-        update = self._machine.take_update(is_healthy=self._is_here)
+        update = self._machine.take_update(now, is_healthy=self._is_here)
         for ended in update.events.ended:
             self._outputs.pop(ended.request, None)
         self._expect_deadline(now)

@@ -75,11 +75,12 @@ class SchedulerAttachment:
             self._blocks[digest] = parent
         self._accepted.extend(update.events.accepted)
         self._ended.extend(update.events.ended)
-        if self._accepted or self._ended:
+        if update.events.accepted or update.events.ended:
             self.pacing.requests_changed()
         if self._blocks:
             self.pacing.blocks_changed()
-        self.pacing.queue_is(update.load.waiting)
+        if update.load is not None:
+            self.pacing.queue_is(update.load.waiting)
         if self._told.draining != self._snapshot.is_draining:
             self.pacing.load_is_urgent()
         if self.pacing.due < due:

@@ -192,4 +192,4 @@ class EngineLoop:
         return ended - began
 
     def _flush(self) -> None:
-        self._deliver(self._machine.take_update(is_healthy=self._failures < UNHEALTHY_AFTER))
+        self._deliver(self._machine.take_update(time.monotonic(), is_healthy=self._failures < UNHEALTHY_AFTER))

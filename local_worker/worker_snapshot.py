@@ -43,7 +43,6 @@ class WorkerSnapshot:
 
     def deliver(self, update: WorkerUpdate) -> None:
         """Apply the update of one turn of the engine loop."""
-        self._oldest = update.oldest_queued_at
         self._draining_until = 0.0 if update.healthy else time.monotonic() + self._backoff_seconds
         for account in update.accounts:
             self.services[account.client] = account
@@ -51,7 +50,8 @@ class WorkerSnapshot:
                 self.services.activate(account.client)
             else:
                 self.services.rest(account.client)
-        self._load = update.load
+        if update.load is not None:
+            self._load, self._oldest = update.load, update.oldest_queued_at
         self._delivered_at = time.monotonic()
         for digest in update.evicted:
             self._cached.pop(digest, None)

@@ -73,9 +73,9 @@ class WorkerUpdate:
     events: RequestEvents = field(default_factory=RequestEvents)
     cached: tuple[Link, ...] = ()
     evicted: tuple[int, ...] = ()
-    load: EngineLoad = field(default_factory=EngineLoad)
-    accounts: list[ClientAccountReport] = field(default_factory=list)  # those that changed
-    oldest_queued_at: float | None = None  # seconds, on the clock of the worker's `now`
+    load: EngineLoad | None = None  # None: it follows with a later update
+    accounts: list[ClientAccountReport] = field(default_factory=list)  # those that changed; they come with the load
+    oldest_queued_at: float | None = None  # seconds, on the clock of the worker's `now`; it comes with the load
     healthy: bool = True
 
 

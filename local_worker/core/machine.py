@@ -5,6 +5,7 @@ loop on its thread, the adapter on the event loop, and the simulator under virtu
 `request_states`.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -27,6 +28,9 @@ from local_worker.core.request import Request
 from local_worker.core.request_states import ENDED, RUNNING, WAITING, RequestState
 
 STEP_AVERAGE = 0.1  # weight of the newest step in the moving average
+# Between two reports of the load and the accounts, while nothing but tokens comes: no scheduler is told more often, and
+# the accounts of all running requests would cost a step more than its batch.
+REPORT_SECONDS = 0.05
 
 
 class SubmitRequest(NamedTuple):
@@ -76,6 +80,7 @@ class WorkerMachine:
         self._accepted: list[Request] = []
         self._events = RequestEvents()
         self._step_seconds = 0.0
+        self._reported_at = -math.inf
 
     def handle(self, stimulus: Stimulus, now: float) -> None:
         """Record what happens at `now` (seconds)."""
@@ -113,18 +118,20 @@ class WorkerMachine:
             events.accepted, self._accepted = list(map(self._as_accepted, self._accepted)), []
         return events
 
-    def take_update(self, is_healthy: bool) -> WorkerUpdate:
-        """Return all that has changed since the last call."""
+    def take_update(self, now: float, is_healthy: bool) -> WorkerUpdate:
+        """Return all that has changed since the last call, at `now` (seconds).
+
+        The load and the accounts follow up to REPORT_SECONDS later where no request came, started or ended.
+        """
         cached, evicted = self.queue.cache.take_events()
-        return WorkerUpdate(
-            events=self.take_events(),
-            cached=cached,
-            evicted=evicted,
-            load=load_of(self.queue, self._step_seconds),
-            accounts=take_changed_accounts(self.queue),
-            oldest_queued_at=self.queue.waiting.oldest_since,
-            healthy=is_healthy,
-        )
+        events = self.take_events()
+        update = WorkerUpdate(events=events, cached=cached, evicted=evicted, healthy=is_healthy)
+        if events.accepted or events.started or events.ended or now >= self._reported_at + REPORT_SECONDS:
+            self._reported_at = now
+            update.load = load_of(self.queue, self._step_seconds)
+            update.accounts = take_changed_accounts(self.queue)
+            update.oldest_queued_at = self.queue.waiting.oldest_since
+        return update
 
     def measured_step(self, seconds: float) -> None:
         """Count a step that took so long in the moving average of steps' times."""

@@ -150,7 +150,7 @@ def test_an_idle_worker_tells_whose_pages_are_cached_after_its_last_request() ->
     listener = listening(FakeEngine(257, 0.0, BLOCK, 0))
     listener.submit(make_request(list(range(3 * BLOCK)), arrival=0))
     listener.receive_ends(1)
-    while not sum(share.pages for share in listener.receive().load.pages.clients):
+    while (load := listener.receive().load) is None or not sum(share.pages for share in load.pages.clients):
         pass
     listener.stop()
 

@@ -327,16 +327,35 @@ def test_an_update_holds_the_load_the_accounts_and_the_blocks_that_changed() -> 
     for arrival in range(2):
         machine.handle(SubmitRequest(make_request([1] * 5, arrival=arrival)), 7.0)
     machine.measured_step(2.0)
-    update = machine.take_update(is_healthy=False)
+    update = machine.take_update(7.0, is_healthy=False)
+    assert update.load is not None
     assert (update.load.waiting, update.load.running, update.load.step_seconds) == (2, 0, pytest.approx(0.2))
     assert (update.oldest_queued_at, update.healthy) == (7.0, False)
     assert [(account.client, account.waiting) for account in update.accounts] == [("c0", 1), ("c1", 1)]
     plan = batcher.plan(8.0)
     assert plan is not None
     machine.handle(RequestsAdvanced(batcher.commit(plan, StepResult((97, 97)))), 8.0)
-    update = machine.take_update(is_healthy=True)
+    update = machine.take_update(8.0, is_healthy=True)
+    assert update.load is not None
     assert (update.load.waiting, update.load.running, len(update.cached), update.healthy) == (0, 2, 1, True)
     assert [(account.client, account.service) for account in update.accounts] == [("c0", 7.0), ("c1", 7.0)]
+
+
+def test_steps_that_bring_nothing_but_tokens_are_reported_together() -> None:
+    batcher = make_batcher(policy="lcf")
+    machine = WorkerMachine(batcher.queue)
+    machine.handle(SubmitRequest(make_request([1] * 5, sampling=SamplingParams(max_tokens=4, ignore_eos=True))), 0.0)
+    updates = [machine.take_update(0.0, is_healthy=True)]
+    for now in (0.0, 0.01, 0.06, 0.07):
+        plan = batcher.plan(now)
+        assert plan is not None
+        machine.handle(RequestsAdmitted(plan.admitted), now)
+        machine.handle(RequestsAdvanced(batcher.commit(plan, StepResult((97,)))), now)
+        updates.append(machine.take_update(now, is_healthy=True))
+    services = [[account.service for account in update.accounts] for update in updates]
+    assert services == [[0.0], [7.0], [], [11.0], [13.0]], "it comes, starts, goes on, goes on for long, and ends"
+    assert [update.load is not None for update in updates] == list(map(bool, services))
+    assert [len(update.events.tokens) for update in updates] == [0, 1, 1, 1, 1], "tokens never wait for a report"
 
 
 def test_tokens_before_the_one_that_ends_an_output_are_its_text() -> None:
