@@ -8,7 +8,7 @@ from local_worker.engine.kv import PagedKV
 
 DECODES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128)
 # Tokens of mixed steps. Beyond the last one the computation takes longer than the launches that a graph saves.
-MIXED = (128, 256, 512)
+MIXED = (128, 256, 384, 512, 768)
 
 
 class GraphSize(NamedTuple):

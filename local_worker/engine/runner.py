@@ -15,6 +15,7 @@ from local_worker.engine import memory
 from local_worker.engine.attention import Attention, PagedAttention, UnsupportedModel
 from local_worker.engine.batch_inputs import BatchInputs
 from local_worker.engine.checks import check_config, probe, self_check
+from local_worker.engine.fused_norms import fuse_norms
 from local_worker.engine.graph_sizes import GraphSize, graph_sizes
 from local_worker.engine.kv import PagedKV, bytes_per_token
 from local_worker.engine.load_errors import reading
@@ -79,7 +80,9 @@ class TransformersEngine:
         self.max_model_tokens: int = model.config.get_text_config().max_position_embeddings
         expectation = self_check(model)
         shapes = probe(model, next(_names))
-        if self._device.type == "cpu":
+        if self._device.type == "cuda":
+            fuse_norms(model)
+        else:
             pack(model, BATCH_INVARIANT_ROWS if options.batch_invariant else 1)
         token_bytes = bytes_per_token(shapes, dtype)
         self.kv_tokens = _kv_tokens(options, token_bytes, self._device)

@@ -76,6 +76,7 @@ class Contended:
 
     services: tuple[float, ...]
     seconds: float
+    steps: int
     hit_rate: float
     gap: float
     bound: float | None
@@ -98,10 +99,10 @@ def contend(engine: Engine, queue: Queue, clients: int, vocabulary: int, seconds
     for client, requests in enumerate(arriving):
         for _ in range(OPEN if client else OPEN_OF_FIRST):
             batcher.queue.submit(next(requests), 0.0)
-    served, prompts, cached = Counter[int](), 0, 0
+    served, count, prompts, cached = Counter[int](), 0, 0, 0
     began, now = time.perf_counter(), 0.0
     for advances in steps(engine, batcher, lambda: time.perf_counter() - began):
-        now = time.perf_counter() - began
+        now, count = time.perf_counter() - began, count + 1
         for advance in advances:
             request, client = advance.request, int(advance.request.client)
             served[client] += OUTPUT_COST * len(advance.tokens)
@@ -117,6 +118,7 @@ def contend(engine: Engine, queue: Queue, clients: int, vocabulary: int, seconds
     return Contended(
         services=tuple(float(served[client]) for client in range(clients)),
         seconds=now,
+        steps=count,
         hit_rate=cached / max(prompts, 1),
         gap=batcher.queue.fairness_gap / MICRO,
         bound=None if bound is None else bound / MICRO,

@@ -25,6 +25,7 @@ def rows(subject: Subject) -> Iterator[Row]:
                     "service_per_s": found.rate,
                     "jain": found.jain,
                     "hit_rate": found.hit_rate,
+                    "step_ms": found.seconds / found.steps * 1e3,
                     "gap": found.gap,
                     **bound,
                 },

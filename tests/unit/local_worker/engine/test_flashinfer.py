@@ -111,8 +111,8 @@ def test_a_batch_for_a_capture_has_exactly_its_size_and_writes_to_the_spare_page
 
 def test_sizes_of_graphs_hold_the_running_requests_and_fit_in_the_context() -> None:
     assert graph_sizes(5, 256) == ((1, 1), (2, 2), (4, 4), (8, 8), (8, 128), (8, 256))
-    assert graph_sizes(100, 1 << 17)[-4:] == ((96, 96), (128, 128), (128, 256), (128, 512))
-    assert graph_sizes(1000, 1 << 17)[-1] == (128, 512)
+    assert graph_sizes(100, 1 << 17)[-5:] == ((128, 128), (128, 256), (128, 384), (128, 512), (128, 768))
+    assert graph_sizes(1000, 1 << 17)[-1] == (128, 768)
 
 
 def test_torch_computes_attention_where_flashinfer_cannot_be_imported(
