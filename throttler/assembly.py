@@ -14,6 +14,7 @@ from throttler.core.decider import Decider
 from throttler.core.expectations import Expectations
 from throttler.core.interactions import FinishedInteraction, Interactions
 from throttler.core.leased_quota import LeasedQuota
+from throttler.core.pool_claims import PoolClaims
 from throttler.core.profiles import Profiles, RateLimits
 from throttler.core.quota import LocalQuota
 from throttler.core.throttle import WINDOW_SECONDS
@@ -44,15 +45,15 @@ def make_throttler(
     ledger = _ledger(options)
     accounts = BudgetAccounts(is_shared=ledger is not None)
     budgets = Budgets(profiles, accounts, cost_function(options.cost))
-    expectations = Expectations(profiles)
+    expectations, claims = Expectations(profiles), PoolClaims()
     store: Store = LocalStore()
     if redis is not None and leases is not None:
         # A service without Redis starts faster without Redis' client.
         from throttler.redis_store import RedisStore
 
-        store = RedisStore(redis, leases, throttle.window, expectations, window_seconds=WINDOW_SECONDS)
+        store = RedisStore(redis, leases, throttle.window, expectations, claims, window_seconds=WINDOW_SECONDS)
     interactions = Interactions(options.secret, profiles, options.accepted_secret)
-    decider = Decider(throttle, interactions, expectations, budgets)
+    decider = Decider(throttle, interactions, expectations, budgets, claims)
     budget_leases = BudgetLeases(accounts, ledger) if ledger is not None else None
     return Throttler(decider, store, closed, leases=budget_leases), store
 

@@ -19,13 +19,14 @@ from redis.exceptions import RedisError
 
 from serving.redis_access import drop_connections, follow_channel, in_time
 from throttler import lease_script as script
+from throttler import redis_claims, redis_expectations
 from throttler.core.expectations import Expectations
 from throttler.core.lease_exchange import LeaseExchange
 from throttler.core.lease_loop import ANSWER_SECONDS, BEAT_SECONDS, SETTLE_SECONDS, Heartbeat, LeaseLoop, Message
 from throttler.core.leased_quota import RECALL_AGAIN, LeasedQuota, LeaseReply, LeaseRequest
+from throttler.core.pool_claims import PoolClaims
 from throttler.core.quota import QuotaAccount, QuotaDemand
 from throttler.core.windows import Counts
-from throttler.redis_expectations import exchange_for_ever
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -35,7 +36,7 @@ CLIPPED = 128  # characters of a message that the log repeats
 
 
 class RedisStore:
-    """One gateway's link to the shared state: its leases, and the expectations that gateways exchange.
+    """One gateway's link to the shared state: its leases, and the expectations and claims that gateways exchange.
 
     `window` counts the arrivals at this gateway.
     """
@@ -46,6 +47,7 @@ class RedisStore:
         leases: LeasedQuota,
         window: Counts,
         expectations: Expectations,
+        claims: PoolClaims,
         *,
         window_seconds: float,
         beat_seconds: float = BEAT_SECONDS,
@@ -60,6 +62,7 @@ class RedisStore:
             LeaseExchange(leases, window, settle_seconds), beat_seconds
         )
         self._expectations = expectations
+        self._claims = claims
         self._window_ms = round(window_seconds * 1000)
         self._beat_seconds = beat_seconds
         self._answer_seconds = answer_seconds
@@ -91,7 +94,8 @@ class RedisStore:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._converse())
                 tasks.create_task(self._follow_recalls())
-                tasks.create_task(exchange_for_ever(self._redis, self.name, self._expectations))
+                tasks.create_task(redis_expectations.exchange_for_ever(self._redis, self.name, self._expectations))
+                tasks.create_task(redis_claims.exchange_for_ever(self._redis, self.name, self._claims))
         finally:
             await self._redis.aclose()
 

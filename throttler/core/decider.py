@@ -11,9 +11,9 @@ from fairlead.outcomes import Outcome
 from throttler.core.budget import BudgetDemand, TokenUse
 from throttler.core.budgets import Budgets, Reservation
 from throttler.core.expectations import Expectations, ExpectationSubject
-from throttler.core.habits import Habits
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import FinishedInteraction, Interactions
+from throttler.core.pool_claims import PoolClaims
 from throttler.core.profiles import Expectation, Profiles
 from throttler.core.quota import QuotaAccount, QuotaDemand
 from throttler.core.throttle import Admitted, Caller, Decision, LimitStatus, Rejected, ThrottleRule, tightest
@@ -67,14 +67,18 @@ class Decider:
     """Decides once about each arriving call, with a throttle and budgets; counts it in its interaction."""
 
     def __init__(
-        self, throttle: ThrottleRule, interactions: Interactions, expectations: Expectations, budgets: Budgets
+        self,
+        throttle: ThrottleRule,
+        interactions: Interactions,
+        expectations: Expectations,
+        budgets: Budgets,
+        claims: PoolClaims | None = None,
     ) -> None:
         self._throttle = throttle
         self._interactions = interactions
         self._expectations = expectations
         self.budgets = budgets
-        self._habits = Habits()
-        self._working_sets: dict[str, WorkingSets] = {}  # by model
+        self._claims = claims or PoolClaims()
 
     def configure(self, profiles: Profiles) -> None:
         """Apply new profiles from now on; counts, interactions and learned expectations stay."""
@@ -208,24 +212,19 @@ class Decider:
         self._interactions.check_invariants()
         self._expectations.check_invariants()
         self.budgets.check_invariants()
-        for working_set in self._working_sets.values():
-            working_set.check_invariants()
+        self._claims.check_invariants()
 
     def _closed(self, finished: FinishedInteraction | None) -> FinishedInteraction | None:
         if finished is not None:
             self.budgets.closed(finished.key)
-            for working_set in self._working_sets.values():
-                working_set.closed(finished.key)
+            self._claims.closed(finished.key)
         return finished
 
     def _working_set(self, arrival: Arrival) -> WorkingSets | None:
         """Return the claims on the pool of an interactive call's model, under a throttle that protects interactions."""
         if not (arrival.pool_tokens and self._throttle.protects) or arrival.background:
             return None
-        found = self._working_sets.get(arrival.model)
-        if found is None:
-            found = self._working_sets[arrival.model] = WorkingSets(self._habits)
-        return found
+        return self._claims.of(arrival.model)
 
     def _refusal_by_memory(self, arrival: Arrival, key: InteractionKey, now: float) -> Rejected | None:
         """Return how a new interaction is refused for which the pool has no memory; it does not count as a call."""

@@ -4,14 +4,14 @@ The memory is divided by weight among the tenants that hold some or wait, and a 
 of it. Memory that is free goes to whoever comes, unless somebody waits who holds less than his part.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
 LOOKED_AT = 32  # of those that wait; each of them held less than its part when it began to wait
 MICRO = 1_000_000
 
-Path = Sequence[tuple[str, int]]  # names with weights, from the tenant down
+Path = tuple[tuple[str, int], ...]  # names with weights, from the tenant down
 
 
 @dataclass(slots=True, eq=False)

@@ -12,14 +12,17 @@ new interaction is admitted while the claims fit; calls of an interaction that w
 - Free memory goes to whoever comes, but not past somebody who waits below his part (`throttler.core.memory_parts`). A
   tenant waits below its part for LONGEST_WAIT at most: small interactions of others, each of which fits, would
   otherwise keep out one that is larger than what is ever free.
+- Gateways tell each other their claims, an interaction counting once, and between two exchanges each admits one new
+  interaction, or its part of the free memory: beyond the limit go one footprint per other gateway at most.
 - The claims are limited from the first overload on, to ROOM of the memory. As long as the pool is not overloaded the
   limit grows: where computing contexts again is cheap, their memory need not hold back anybody.
 """
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from heapq import merge
 from itertools import chain, islice
 from operator import itemgetter
@@ -61,6 +64,22 @@ class MemoryRefusal(NamedTuple):
     limit: int
 
 
+class SharedClaim(NamedTuple):
+    """One gateway's claim as others are told: a digest of the interaction's key, its client, weight and tokens."""
+
+    digest: int
+    client: str
+    weight: int
+    tokens: int
+
+
+class ClaimsView(NamedTuple):
+    """What one gateway tells others: its claims that do not rest, and clients that wait, with their weights."""
+
+    claims: list[SharedClaim]
+    waiting: list[tuple[str, int]]
+
+
 class Context(NamedTuple):
     """What a completed call leaves: its tokens, those of prompt and output, and how many of them it found cached."""
 
@@ -82,6 +101,7 @@ class _Claim:
     completed: int = 0
     largest: int = 0  # context of the newest group of calls
     largest_before: int = 0  # of the group before
+    digest: int = 0  # of the key; 0 until other gateways are told
 
 
 @dataclass(slots=True, eq=False)
@@ -96,21 +116,27 @@ class _Pauses:
 
 
 class WorkingSets:
-    """The claims of the interactions in progress on one model's pool."""
+    """The claims of the interactions in progress on one model's pool, to which `gateways` admit interactions."""
 
-    def __init__(self, habits: Habits) -> None:
+    def __init__(self, habits: Habits, gateways: int = 1) -> None:
         self.parts = MemoryParts()
         self._habits = habits
         self._claims: dict[InteractionKey, _Claim] = {}
         self._pausing = {pause: _Pauses() for pause in PAUSES}
         self._growth = 1.0
         self._looked_at: float | None = None  # time of the latest look at the overload, from the first overload on
+        self._latest_limit: int | None = None
+        self._gateways = gateways
+        self._new_tokens = 0  # claims of interactions that were admitted since other gateways were told
+        self._waiting: dict[str, tuple[int, float]] = {}  # clients that wait here -> their weight, and until when
+        self._remote: dict[Path, int] = {}  # tokens that other gateways' interactions hold, by path
+        self._remote_waiting: dict[Path, None] = {}
 
     def refusal(
         self, key: InteractionKey, share: float, prompt_tokens: int, pool: PoolMemory, now: float
     ) -> MemoryRefusal | None:
         """Return why a new interaction is not admitted now, with which its client counts as waiting; None: it is."""
-        limit = self._limit(pool, now)
+        limit = self._latest_limit = self._limit(pool, now)
         if limit is None or key in self._claims:
             return None
         for pause in PAUSES:
@@ -118,13 +144,16 @@ class WorkingSets:
         habits, path = self._habits.of(tenant_of(key.client), key.app), _path(key, share)
         tokens = max(prompt_tokens - habits.common_tokens, habits.mean_footprint)
         held = self.parts.held
-        fits = held + tokens <= limit
+        part = (limit - held + self._new_tokens) // self._gateways - self._new_tokens
+        fits = held + tokens <= limit and (tokens <= part or not self._new_tokens)
         if not held or (fits and not self.parts.must_yield(path, limit, now)):
             return None
         longest = LONGEST_WAIT - self.parts.waited(path[0][0], now)
         if longest <= 0:
             return None
         self.parts.wait(path, limit, now, now + PATIENCE)
+        self._waiting.pop(key.client, None)
+        self._waiting[key.client] = path[0][1], now + PATIENCE
         used = f"{held:,} of {limit:,} tokens of the pool's memory are held by interactions in progress"
         if fits:
             reason = f"others below their parts of it wait: {used}"
@@ -148,16 +177,20 @@ class WorkingSets:
     def admitted(self, key: InteractionKey, share: float, prompt_tokens: int, now: float) -> None:
         """Count an admitted call of an interaction."""
         claim = self._claims.get(key)
+        is_new = claim is None
         if claim is None:
             habits = self._habits.of(tenant_of(key.client), key.app)
             claim = self._claims[key] = _Claim(key, _path(key, share), habits)
             self.parts.got(claim.path)
+            self._waiting.pop(key.client, None)
         elif not claim.in_flight and claim.completed % LEARNED == 1:
             claim.habits.paused(now - claim.paused)
         claim.in_flight += 1
         claim.prompts += prompt_tokens
         if now >= claim.idle_at or claim.prompts > claim.tokens:
             self._resize(claim)
+        if is_new:
+            self._new_tokens += claim.tokens
         claim.idle_at = math.inf
 
     def ended(self, key: InteractionKey, prompt_tokens: int, context: Context | None, now: float) -> None:
@@ -191,11 +224,51 @@ class WorkingSets:
         if claim is not None and not claim.in_flight:
             self._drop(claim)
 
+    def view(self, now: float) -> ClaimsView:
+        """Return what other gateways are told now. O(claims)."""
+        for pause in PAUSES:
+            self._rest(pause, now)
+        self._new_tokens = 0
+        self._waiting = {client: waits for client, waits in self._waiting.items() if waits[1] > now}
+        claims = [
+            SharedClaim(_digest(claim), claim.key.client, claim.path[0][1], claim.tokens)
+            for claim in self._claims.values()
+            if not claim.rests
+        ]
+        return ClaimsView(claims, [(client, weight) for client, (weight, _) in self._waiting.items()])
+
+    def replace_remote(self, views: Sequence[ClaimsView], now: float) -> None:
+        """Replace what the other gateways told, each by one of `views`. An interaction of which several tell counts
+        once, as here if it has a claim here. O(claims)."""
+        here = {_digest(claim) for claim in self._claims.values() if not claim.rests}
+        largest: dict[int, SharedClaim] = {}
+        for claim in chain.from_iterable(view.claims for view in views):
+            known = largest.get(claim.digest)
+            if claim.digest not in here and (known is None or known.tokens < claim.tokens):
+                largest[claim.digest] = claim
+        remote: dict[Path, int] = {}
+        for claim in largest.values():
+            path = _weighted_path(claim.client, claim.weight)
+            remote[path] = remote.get(path, 0) + claim.tokens
+        for path in {**self._remote, **remote}:
+            if change := remote.get(path, 0) - self._remote.get(path, 0):
+                self.parts.change(path, change)
+        self._remote, self._gateways = remote, 1 + len(views)
+        waiting = chain.from_iterable(view.waiting for view in views)
+        before, self._remote_waiting = self._remote_waiting, {_weighted_path(*each): None for each in waiting}
+        for path in before:
+            if path not in self._remote_waiting and path[-1][0] not in self._waiting:
+                self.parts.got(path)
+        if self._latest_limit is not None:
+            for path in self._remote_waiting:
+                self.parts.wait(path, self._latest_limit, now, now + PATIENCE)
+
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when claims and sums contradict each other."""
         self.parts.check_invariants()
         active = [claim for claim in self._claims.values() if not claim.rests]
-        assert self.parts.held == sum(claim.tokens for claim in active), f"{self.parts.held}"
+        own, remote = sum(claim.tokens for claim in active), sum(self._remote.values())
+        assert self.parts.held == own + remote, f"{self.parts.held}, not {own} and {remote}"
         for pauses in self._pausing.values():
             assert list(pauses.begun) == sorted(pauses.begun), "pauses are out of order"
         pausing = chain.from_iterable(zip(each.begun, each.claims, strict=True) for each in self._pausing.values())
@@ -249,4 +322,14 @@ def _ends(pauses: _Pauses, pause: float) -> Iterator[tuple[float, _Claim]]:
 
 
 def _path(key: InteractionKey, share: float) -> Path:
-    return ((tenant_of(key.client), max(1, round(share * MICRO))), (key.client, 1))
+    return _weighted_path(key.client, max(1, round(share * MICRO)))
+
+
+def _weighted_path(client: str, weight: int) -> Path:
+    return (tenant_of(client), weight), (client, 1)
+
+
+def _digest(claim: _Claim) -> int:
+    if not claim.digest:
+        claim.digest = int.from_bytes(blake2b("\0".join(claim.key).encode(), digest_size=7).digest()) or 1
+    return claim.digest

@@ -23,6 +23,7 @@ from throttler.core.expectations import Expectations
 from throttler.core.interactions import Interactions
 from throttler.core.leased_quota import JOINING, LeasedQuota
 from throttler.core.oit import Oit
+from throttler.core.pool_claims import PoolClaims
 from throttler.core.profiles import Profiles, RateLimits
 from throttler.core.quota import LocalQuota
 from throttler.core.throttle import Caller, ThrottleRule
@@ -80,7 +81,7 @@ async def leased(url: str, limit: int, gateways: int) -> AsyncIterator[tuple[Dec
     for _ in range(gateways):
         leases, link = LeasedQuota(WINDOW), open_redis(url)
         throttle, expectations = Oit(profiles, leases), Expectations(profiles)
-        store = RedisStore(link, leases, throttle.window, expectations, window_seconds=WINDOW)
+        store = RedisStore(link, leases, throttle.window, expectations, PoolClaims(), window_seconds=WINDOW)
         members.append((_throttler(profiles, throttle, expectations, store), store, leases))
         links.append(link)
 

@@ -19,6 +19,7 @@ from throttler.core.interaction_tokens import InteractionKey, TokenClaim, TokenS
 from throttler.core.interactions import Interactions
 from throttler.core.leased_quota import LeasedQuota
 from throttler.core.oit import Oit
+from throttler.core.pool_claims import PoolClaims
 from throttler.core.profiles import Profiles
 from throttler.core.quota import QuotaAccount, QuotaDemand
 from throttler.core.quota_ledger import QuotaLedger
@@ -168,6 +169,7 @@ async def on_redis(
             leases,
             throttle.window,
             expectations,
+            PoolClaims(),
             window_seconds=seconds,
             beat_seconds=0.05,
             settle_seconds=settle,
