@@ -261,6 +261,8 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         self._accepted(member, progress.accepted)
         if self._leadership.epoch != STANDBY:
             self.placed_by_others += self._dispatcher.placed_by_others - known
+        for computed in progress.computed:
+            self._dispatcher.computed(member, computed.request_id, computed.attempt)
         for end in progress.ended:
             self._dispatcher.ended(member, end.request_id, end.attempt, end.started, end.output_tokens)
         self._dispatcher.progressed(member, cached, evicted)

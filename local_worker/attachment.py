@@ -13,7 +13,8 @@ from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from local_worker.core.events import RequestAccepted, RequestEnded, WorkerUpdate
 from local_worker.core.load import ClientAccountReport
 from local_worker.core.report_pacing import ReportPacing
-from local_worker.wire import to_accepted, to_block_runs, to_client_service, to_request_end
+from local_worker.core.request import Request
+from local_worker.wire import to_accepted, to_block_runs, to_client_service, to_computed_prompt, to_request_end
 from local_worker.worker_snapshot import WorkerSnapshot
 from serving.blocks import pack_digests
 from serving.endpoint_names import EndpointNames
@@ -53,6 +54,7 @@ class SchedulerAttachment:
         # Digest -> parent, or None when evicted: the latest change of each digest since the last report.
         self._blocks: dict[int, int | None] = {}
         self._accepted: list[RequestAccepted] = []
+        self._computed: list[Request] = []
         self._ended: list[RequestEnded] = []
         self._told = scheduler_pb2.Load()  # the load of the last report
         self.pacing = ReportPacing()
@@ -74,8 +76,9 @@ class SchedulerAttachment:
             self._blocks.pop(digest, None)
             self._blocks[digest] = parent
         self._accepted.extend(update.events.accepted)
+        self._computed.extend(update.events.computed)
         self._ended.extend(update.events.ended)
-        if update.events.accepted or update.events.ended:
+        if update.events.accepted or update.events.computed or update.events.ended:
             self.pacing.requests_changed()
         if self._blocks:
             self.pacing.blocks_changed()
@@ -121,7 +124,7 @@ class SchedulerAttachment:
 
     async def _reports(self) -> AsyncIterator[scheduler_pb2.WorkerReport]:
         """Yield the messages of one stream, of which it is the only writer."""
-        self._blocks, self._accepted, self._ended = {}, [], []
+        self._blocks, self._accepted, self._computed, self._ended = {}, [], [], []
         self._services = dict(self._snapshot.services.items())
         self.pacing = ReportPacing()
         self._attached = True
@@ -150,11 +153,12 @@ class SchedulerAttachment:
     def _take_progress(self, now: float) -> scheduler_pb2.Progress:
         progress = scheduler_pb2.Progress(
             accepted=map(to_accepted, self._accepted),
+            computed=map(to_computed_prompt, self._computed),
             ended=map(to_request_end, self._ended),
             evicted=pack_digests([digest for digest, parent in self._blocks.items() if parent is None]),
             cached=to_block_runs((digest, parent) for digest, parent in self._blocks.items() if parent is not None),
         )
-        self._blocks, self._accepted, self._ended = {}, [], []
+        self._blocks, self._accepted, self._computed, self._ended = {}, [], [], []
         self.pacing.progress_told(now)
         return progress
 

@@ -235,6 +235,11 @@ def to_accepted(accepted: RequestAccepted) -> scheduler_pb2.AcceptedRequest:
     )
 
 
+def to_computed_prompt(request: Request) -> scheduler_pb2.ComputedPrompt:
+    """Return a scheduler's message about a request whose prompt is computed."""
+    return scheduler_pb2.ComputedPrompt(request_id=request.id, attempt=request.attempt)
+
+
 def to_request_end(end: RequestEnded) -> scheduler_pb2.RequestEnd:
     """Return a scheduler's message about a request that has ended."""
     request = end.request

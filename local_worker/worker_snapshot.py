@@ -61,6 +61,8 @@ class WorkerSnapshot:
             self._cached[digest] = parent
         for accepted in update.events.accepted:
             self._requests[accepted.request] = accepted
+        for request in update.events.computed:
+            self._requests[request] = RequestAccepted(request, request.prompt_tokens - request.seed_position)
         for end in update.events.ended:
             self._requests.pop(end.request, None)
 

@@ -143,7 +143,7 @@ class SimulatedCluster:
             for gateway in self.gateways:
                 if gateway.streaming[worker.name]:
                     self.clock.after(self.spec.network_seconds, partial(gateway.worker_reported, events))
-        if events.accepted or events.ended or update.cached or update.evicted:
+        if events.accepted or events.computed or events.ended or update.cached or update.evicted:
             delay = self.spec.network_seconds + self.spec.event_lag_seconds
             self.clock.after(delay, partial(self._progressed, worker, self.members[worker.name], update))
 
@@ -151,6 +151,8 @@ class SimulatedCluster:
         if not self.reachable[worker.name]:
             return
         self._accepted(member, update.events.accepted)
+        for request in update.events.computed:
+            self.dispatcher.computed(member, request.id, request.attempt)
         for end in update.events.ended:
             request = end.request
             started = request.started_at is not None

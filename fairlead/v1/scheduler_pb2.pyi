@@ -273,16 +273,26 @@ class ClientService(_message.Message):
     def __init__(self, client: _Optional[str] = ..., service: _Optional[float] = ..., balance: _Optional[float] = ..., waiting: _Optional[int] = ..., running: _Optional[int] = ..., weighted_service: _Optional[float] = ...) -> None: ...
 
 class Progress(_message.Message):
-    __slots__ = ("evicted", "ended", "cached", "accepted")
+    __slots__ = ("evicted", "ended", "cached", "accepted", "computed")
     EVICTED_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
     CACHED_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    COMPUTED_FIELD_NUMBER: _ClassVar[int]
     evicted: bytes
     ended: _containers.RepeatedCompositeFieldContainer[RequestEnd]
     cached: _containers.RepeatedCompositeFieldContainer[BlockRun]
     accepted: _containers.RepeatedCompositeFieldContainer[AcceptedRequest]
-    def __init__(self, evicted: _Optional[bytes] = ..., ended: _Optional[_Iterable[_Union[RequestEnd, _Mapping[str, _Any]]]] = ..., cached: _Optional[_Iterable[_Union[BlockRun, _Mapping[str, _Any]]]] = ..., accepted: _Optional[_Iterable[_Union[AcceptedRequest, _Mapping[str, _Any]]]] = ...) -> None: ...
+    computed: _containers.RepeatedCompositeFieldContainer[ComputedPrompt]
+    def __init__(self, evicted: _Optional[bytes] = ..., ended: _Optional[_Iterable[_Union[RequestEnd, _Mapping[str, _Any]]]] = ..., cached: _Optional[_Iterable[_Union[BlockRun, _Mapping[str, _Any]]]] = ..., accepted: _Optional[_Iterable[_Union[AcceptedRequest, _Mapping[str, _Any]]]] = ..., computed: _Optional[_Iterable[_Union[ComputedPrompt, _Mapping[str, _Any]]]] = ...) -> None: ...
+
+class ComputedPrompt(_message.Message):
+    __slots__ = ("request_id", "attempt")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    attempt: int
+    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ...) -> None: ...
 
 class RequestEnd(_message.Message):
     __slots__ = ("request_id", "attempt", "started", "output_tokens")

@@ -84,6 +84,13 @@ class BacklogTable:
             above = backlogs[slot]
         return client.backlogs[slot]
 
+    def reduce(self, name: str, slot: int, work: int) -> None:
+        """Subtract `work` that a booked request needs no more."""
+        backlog: RoutedBacklog | None = self._clients[name].backlogs[slot]
+        while backlog is not None:
+            backlog.work -= work
+            backlog = backlog.above
+
     def release(self, name: str, slot: int, work: int) -> RoutedClient:
         """Remove a booked request and return its client's record."""
         client = self._clients[name]

@@ -24,8 +24,8 @@ AttemptKey = tuple[str, int]  # request id, attempt
 class Assignment:
     """The booking of a request at a worker.
 
-    `booked` is what the policy booked for it, in micro-units. `expected` tells whether the index expects its blocks
-    there; `source` is the Dispatch stream that asked, if any.
+    `booked` is what the policy booked for it, in micro-units; less once `is_computed`, its prompt. `expected` tells
+    whether the index expects its blocks there; `source` is the Dispatch stream that asked, if any.
     """
 
     request: RouteRequest
@@ -34,6 +34,7 @@ class Assignment:
     booked: int
     expected: bool
     source: int | None
+    is_computed: bool = False
 
 
 MOST_UNDONE = 10_000  # that are remembered; a worker's report is later by milliseconds, an attachment by seconds
@@ -110,6 +111,14 @@ class Dispatcher:
                 self.placed_by_others += 1
             candidates = self._fleet.candidates(request.model, (), now) | 1 << member.slot
             self._book(key, request, member, candidates, cached_tokens, expected=False, source=None)
+
+    def computed(self, member: Member, request_id: str, attempt: int) -> None:
+        """Record that `member` has computed a request's prompt; ignored unless it is assigned to `member`."""
+        assignment = self._assignments.get((request_id, attempt))
+        if assignment is not None and assignment.member is member and not assignment.is_computed:
+            assignment.is_computed = True
+            policy, request = self._policy_of(assignment.request), assignment.request
+            assignment.booked = policy.computed(request, member.slot, assignment.booked, assignment.matched_tokens)
 
     def ended(self, member: Member, request_id: str, attempt: int, started: bool, output_tokens: int) -> None:
         """End a request as `member` reports it (lines 20-23); ignored unless it is assigned to `member`."""

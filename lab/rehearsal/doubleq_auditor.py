@@ -45,6 +45,10 @@ class DoubleQAuditor:
             assert not refilled, f"{request}: {refilled} too much at slot {slot}, with {before}"
         assert refilled % self._quantum == 0, f"{request}: refilled by {refilled} at slot {slot}"
 
+    def computed(self, request: RouteRequest, slot: int, booked: int, matched_tokens: int) -> int:
+        """See RoutePolicy: nothing changes."""
+        return self._policy.computed(request, slot, booked, matched_tokens)
+
     def ended(self, request: RouteRequest, slot: int, booked: int, output_tokens: int) -> None:
         """Check line 22: the output is charged."""
         due = self._balance(request, slot) - charge(

@@ -65,6 +65,15 @@ class LeastDelayAuditor:
         self._check()
         return booked
 
+    def computed(self, request: RouteRequest, slot: int, booked: int, matched_tokens: int) -> int:
+        """Check that exactly the prompt's work is released."""
+        left = self._policy.computed(request, slot, booked, matched_tokens)
+        prompt = COST.extend(max(0, request.prompt_tokens - matched_tokens), 0)
+        assert left == booked - prompt, f"of {request} {left} is left of {booked}, its prompt costs {prompt}"
+        self._placed[request.request_id, request.attempt] = PlacedRequest(request.client, slot, left)
+        self._check()
+        return left
+
     def ended(self, request: RouteRequest, slot: int, booked: int, output_tokens: int) -> None:
         """Check that exactly the booking is released."""
         self._end(request, slot, booked)

@@ -89,7 +89,7 @@ class Delivery:
             self._add(tokens, now)
         for end in events.ended:
             self.close(end.request)
-        return RequestEvents(events.accepted, events.started, self.take(now), events.ended)
+        return RequestEvents(events.accepted, events.started, events.computed, self.take(now), events.ended)
 
     def _add(self, tokens: RequestTokens, now: float) -> None:
         request = tokens.request

@@ -18,7 +18,7 @@ from serving.blocks import Link
 
 
 class RequestAccepted(NamedTuple):
-    """The acceptance of a request, of whose prompt `cached_tokens` were cached at that time."""
+    """The acceptance of a request, of whose prompt `cached_tokens` were cached at that time, or are computed."""
 
     request: Request
     cached_tokens: int
@@ -62,6 +62,7 @@ class RequestEvents:
 
     accepted: list[RequestAccepted] = field(default_factory=list)
     started: list[RequestStarted] = field(default_factory=list)
+    computed: list[Request] = field(default_factory=list)  # their prompts: a first token is there
     tokens: list[RequestTokens] = field(default_factory=list)
     ended: list[RequestEnded] = field(default_factory=list)
 

@@ -103,6 +103,8 @@ class WorkerMachine:
         return list(map(self._as_accepted, here))
 
     def _as_accepted(self, request: Request) -> RequestAccepted:
+        if request.first_token_at is not None:
+            return RequestAccepted(request, request.prompt_tokens - request.seed_position)
         return RequestAccepted(request, request.matched_blocks * self.queue.cache.block_tokens)
 
     @property
@@ -175,6 +177,7 @@ class WorkerMachine:
             return
         if request.first_token_at is None:
             request.first_token_at = now
+            self._events.computed.append(request)
         # A token that ends the output (end of sequence, a stop token) is reported but adds no text.
         text, stop = request.text.push(tokens[:-1] if finish is FinishReason.STOP else tokens)
         reported: Sequence[SpelledLogprobs] = ()

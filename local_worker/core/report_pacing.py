@@ -41,7 +41,7 @@ class ReportPacing:
         self.load_due = min(self.load_due, self._load_at + GATHER_SECONDS)
 
     def requests_changed(self) -> None:
-        """Note that a request has begun or ended."""
+        """Note that a request has begun or ended, or that its prompt is computed."""
         self.progress_due = min(self.progress_due, self._progress_at + GATHER_SECONDS)
 
     def blocks_changed(self) -> None:

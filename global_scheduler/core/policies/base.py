@@ -91,6 +91,12 @@ class RoutePolicy(Protocol):
         Return the booked amount in micro-units, which the dispatcher keeps until the request ends.
         """
 
+    def computed(self, request: RouteRequest, slot: int, booked: int, matched_tokens: int) -> int:
+        """Return what stays booked of a request at `slot` whose prompt is computed, of which the rest was cached.
+
+        Called at most once for each request, with what `placed` was given and returned.
+        """
+
     def ended(self, request: RouteRequest, slot: int, booked: int, output_tokens: int) -> None:
         """Settle the booking of a request that started at `slot` and has ended."""
 

@@ -64,6 +64,10 @@ class DoubleQ:
         credit.charge(slot, booked)
         return booked
 
+    def computed(self, request: RouteRequest, slot: int, booked: int, matched_tokens: int) -> int:
+        """Return all of it: a charge stays."""
+        return booked
+
     def ended(self, request: RouteRequest, slot: int, booked: int, output_tokens: int) -> None:
         """Charge the output tokens (line 22)."""
         credit = self._credits.get((request.client, request.model))

@@ -37,8 +37,8 @@ class LeastDelay:
         min(B, m min(T, n b)) + RECOMPUTE e (1 + min(N, m min(K + 1, n (k + 1))))
 
     is chosen; among equals the shortest queue, then the lowest slot. Work is what prompts cost that no cache holds,
-    and what the client's outputs cost on average. With weights, n and m are sums of weights over that of the request.
-    There is no quantum and no threshold.
+    until they are computed, and what the client's outputs cost on average. With weights, n and m are sums of weights
+    over that of the request. There is no quantum and no threshold.
     """
 
     def __init__(self, config: RoutePolicyConfig) -> None:
@@ -84,6 +84,12 @@ class LeastDelay:
 
     def _prompt_cost(self, request: RouteRequest, cached_tokens: int) -> int:
         return self._cost.extend(max(0, request.prompt_tokens - cached_tokens), 0)
+
+    def computed(self, request: RouteRequest, slot: int, booked: int, matched_tokens: int) -> int:
+        """Release the work of the prompt."""
+        prompt = self._prompt_cost(request, matched_tokens)
+        self._backlogs.reduce(request.client, slot, prompt)
+        return booked - prompt
 
     def ended(self, request: RouteRequest, slot: int, booked: int, output_tokens: int) -> None:
         """Release the work, and learn the length of the output."""

@@ -10,6 +10,10 @@ class StatelessPolicy:
         """Return 0, because nothing is booked; see RoutePolicy."""
         return 0
 
+    def computed(self, request: RouteRequest, slot: int, booked: int, matched_tokens: int) -> int:
+        """See RoutePolicy."""
+        return booked
+
     def ended(self, request: RouteRequest, slot: int, booked: int, output_tokens: int) -> None:
         """See RoutePolicy."""
 

@@ -34,6 +34,11 @@ class ByUser(Dispatcher):
         owner = self._owner(request)
         self._schedulers[owner].accepted(self._of(member)[owner], request, now, cached_tokens)
 
+    def computed(self, member: Member, request_id: str, attempt: int) -> None:
+        """See Dispatcher."""
+        owner = self._owners[request_id]
+        self._schedulers[owner].computed(self._of(member)[owner], request_id, attempt)
+
     def ended(self, member: Member, request_id: str, attempt: int, started: bool, output_tokens: int) -> None:
         """See Dispatcher."""
         owner = self._owners.pop(request_id)
@@ -75,6 +80,11 @@ class ByUserInformed(ByUser):
         for scheduler, own in zip(self._schedulers, self._of(member), strict=True):
             scheduler.accepted(own, request, now, cached_tokens)
 
+    def computed(self, member: Member, request_id: str, attempt: int) -> None:
+        """See Dispatcher."""
+        for scheduler, own in zip(self._schedulers, self._of(member), strict=True):
+            scheduler.computed(own, request_id, attempt)
+
     def ended(self, member: Member, request_id: str, attempt: int, started: bool, output_tokens: int) -> None:
         """See Dispatcher."""
         del self._owners[request_id]
@@ -114,6 +124,12 @@ class Cells(Dispatcher):
         cell = self._numbers[member.identity.worker]
         self._cells[cell].accepted(member, request, now, cached_tokens)
         self._upper.accepted(self._above[cell], request, now, cached_tokens)
+
+    def computed(self, member: Member, request_id: str, attempt: int) -> None:
+        """See Dispatcher."""
+        cell = self._numbers[member.identity.worker]
+        self._cells[cell].computed(member, request_id, attempt)
+        self._upper.computed(self._above[cell], request_id, attempt)
 
     def ended(self, member: Member, request_id: str, attempt: int, started: bool, output_tokens: int) -> None:
         """See Dispatcher."""

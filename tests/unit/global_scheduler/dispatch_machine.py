@@ -55,6 +55,7 @@ class Running:
     at: str
     chain: Chain | None
     source: int
+    is_computed: bool = False
 
 
 class DispatchMachine(RuleBasedStateMachine):
@@ -80,6 +81,9 @@ class DispatchMachine(RuleBasedStateMachine):
     def booked(self, asked: RouteRequest, at: str, candidates: dict[str, NaiveWorker], matched: int) -> None:
         """A request was placed `at`, whoever placed it."""
         raise NotImplementedError
+
+    def prompt_computed(self, running: Running) -> None:
+        """A worker has computed a prompt for the first time."""
 
     def settled(self, running: Running, output: int) -> None:
         """A request that had started ended."""
@@ -188,6 +192,17 @@ class DispatchMachine(RuleBasedStateMachine):
         running = self.running[self.pick(number)]
         self.dispatcher.accepted(self.workers[running.at].member, running.request, 0, cached_tokens=16)
         running.source = 0
+
+    @precondition(lambda self: self.running)
+    @rule(number=st.integers(0, 1000), by=st.sampled_from(WORKERS))
+    def computed(self, number: int, by: str) -> None:
+        """A worker says so, again perhaps, or one to which the request does not belong."""
+        name = self.pick(number)
+        running = self.running[name]
+        if by == running.at and not running.is_computed:
+            running.is_computed = True
+            self.prompt_computed(running)
+        self.dispatcher.computed(self.workers[by].member, name, 1)
 
     @rule(source=st.integers(1, 2))
     def a_gateway_died(self, source: int) -> None:

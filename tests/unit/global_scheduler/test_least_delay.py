@@ -23,11 +23,12 @@ from tests.unit.global_scheduler.driving import CONFIG, dispatcher, identity, pl
 
 @dataclass
 class Outstanding:
-    """A booked request: its client, its work in micro-units, where it is."""
+    """A booked request: its client, its work in micro-units, where it is, and how much of its prompt was not cached."""
 
     client: str
     work: int
     at: str
+    uncached: int
 
 
 class LeastDelayMachine(DispatchMachine):
@@ -67,9 +68,14 @@ class LeastDelayMachine(DispatchMachine):
 
     def booked(self, asked: RouteRequest, at: str, candidates: dict[str, NaiveWorker], matched: int) -> None:
         output = self.outputs.get(asked.client, self.output) // SCALE
-        work = MICRO * (max(0, asked.prompt_tokens - matched) + 2 * output)
-        self.outstanding[asked.request_id] = Outstanding(asked.client, work, at)
+        uncached = max(0, asked.prompt_tokens - matched)
+        work = MICRO * (uncached + 2 * output)
+        self.outstanding[asked.request_id] = Outstanding(asked.client, work, at, uncached)
         self.weights[at, asked.client] = self.weights[at, tenant_of(asked.client)] = asked.weight
+
+    def prompt_computed(self, running: Running) -> None:
+        outstanding = self.outstanding[running.request.request_id]
+        outstanding.work -= MICRO * outstanding.uncached
 
     def settled(self, running: Running, output: int) -> None:
         client = running.request.client
@@ -107,6 +113,20 @@ def test_a_prefix_is_kept_until_its_queue_costs_more_than_computing_it_again() -
         asked = [request(str(n), digests=chain, prompt_tokens=16 * blocks + 1) for n in range(10)]
         left_at[blocks] = [placed(made.dispatch(each, 0)) for each in asked].index("b")
     assert left_at == {1: 1, 8: 2}
+
+
+def test_a_prompt_that_is_computed_delays_nobody() -> None:
+    """Worker a computes a long prompt, and worker b three short ones: b has less work until the long one is done."""
+    chosen = []
+    for is_computed in (False, True):
+        made, (a, _) = dispatcher("least-delay")
+        made.dispatch(request("long", client="other", prompt_tokens=5000, excluded=("b",)), 0)
+        for number in range(3):
+            made.dispatch(request(str(number), client="other", prompt_tokens=100, excluded=("a",)), 0)
+        if is_computed:
+            made.computed(a, "long", 1)
+        chosen.append(placed(made.dispatch(request("next", client="other", prompt_tokens=100), 0)))
+    assert chosen == ["b", "a"]
 
 
 def test_a_flood_of_others_does_not_move_a_client_away_from_its_prefix() -> None:

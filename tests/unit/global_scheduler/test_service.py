@@ -259,6 +259,22 @@ async def test_progress_moves_the_index(channel: grpc.aio.Channel) -> None:
         await gateway.write(pb.DispatchBatch(withdrawals=[pb.Withdrawal(request_id=str(number), attempt=1)]))
 
 
+async def test_a_prompt_that_a_worker_has_computed_draws_no_request_to_another(channel: grpc.aio.Channel) -> None:
+    worker, _ = await attach(channel), await attach(channel, "w2")
+    gateway = scheduler_pb2_grpc.SchedulerStub(channel).Dispatch(metadata=METADATA)
+
+    async def placed(name: str, prompt_tokens: int) -> str:
+        (reply,) = await dispatch(gateway, request(name, digests=b"", prompt_tokens=prompt_tokens))
+        return reply.worker
+
+    assert [await placed("long", 5000), await placed("short", 100), await placed("shorter", 50)] == ["w1", "w2", "w2"]
+    computed = [pb.ComputedPrompt(request_id="long", attempt=1), pb.ComputedPrompt(request_id="unknown", attempt=1)]
+    await worker.write(pb.WorkerReport(progress=pb.Progress(computed=computed)))
+    await worker.write(pb.WorkerReport(load=pb.Load(running=1)))
+    await until_status(channel, lambda status: status.members[0].load.running == 1)
+    assert await placed("last", 50) == "w1"
+
+
 MALFORMED = [
     request("1", digests=b"odd"),
     request("1", weight=0.0),

@@ -10,7 +10,7 @@ from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from local_worker.attachment import MOST_SERVICES, SchedulerAttachment, SchedulerAttachments
 from local_worker.core.events import RequestAccepted, RequestEnded, RequestEvents, WorkerUpdate
 from local_worker.core.load import ClientAccountReport, EngineLoad
-from local_worker.wire import to_accepted
+from local_worker.wire import to_accepted, to_computed_prompt
 from local_worker.worker_snapshot import WorkerSnapshot
 from serving import endpoint_names
 from serving.blocks import pack_digests
@@ -191,13 +191,14 @@ async def test_events_are_reported_as_they_happen_and_the_latest_change_counts(
         await listener.load(lambda load: True)
         key = accepted("r")
         worker.deliver(WorkerUpdate(cached=((1, 0), (2, 1), (5, 0)), evicted=(), events=RequestEvents([key])))
-        worker.deliver(WorkerUpdate(cached=((3, 2),), evicted=(5,)))
+        worker.deliver(WorkerUpdate(cached=((3, 2),), evicted=(5,), events=RequestEvents(computed=[key.request])))
         while not (report := await listener.reports.get()).HasField("progress"):
             pass
     (run,) = report.progress.cached
     assert (run.parent, run.digests) == (0, pack_digests([1, 2, 3]))
     assert report.progress.evicted == pack_digests([5])
     assert list(report.progress.accepted) == [to_accepted(key)]
+    assert list(report.progress.computed) == [to_computed_prompt(key.request)]
 
 
 async def test_changed_blocks_wait_for_the_next_request_that_begins_or_ends(
@@ -223,16 +224,19 @@ async def test_a_new_stream_begins_with_what_is_cached_and_running(
     attached: tuple[Listener, AttachedWorker],
 ) -> None:
     listener, worker = attached
-    keys = [accepted(name) for name in "ab"]
+    keys = [accepted(name) for name in "abc"]
     ended = RequestEvents(ended=[RequestEnded(keys[0].request, Outcome.COMPLETED)])
     async with asyncio.timeout(WAIT):
         await listener.load(lambda load: True)
         worker.deliver(WorkerUpdate(cached=((1, 0), (2, 1), (4, 1)), evicted=(), events=RequestEvents(keys)))
         worker.deliver(WorkerUpdate(cached=(), evicted=(2,), events=ended))
+        worker.deliver(WorkerUpdate(events=RequestEvents(computed=[keys[2].request])))
         listener.hang_up.set()
         while not (report := await listener.reports.get()).HasField("hello") or not report.hello.requests:
             pass
-    assert list(report.hello.requests) == [to_accepted(keys[1])]
+    waiting, computed = report.hello.requests
+    assert waiting == to_accepted(keys[1])
+    assert (computed.request_id, computed.cached_tokens) == ("c", computed.prompt_tokens)
     assert [(run.parent, run.digests) for run in report.hello.cached] == [(0, pack_digests([1, 4]))]
 
 

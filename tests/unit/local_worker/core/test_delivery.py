@@ -206,7 +206,7 @@ def test_events_are_divided_among_the_owners_of_the_requests_in_their_order() ->
     a, b, other = opened(delivery, 1, 0, "x"), opened(delivery, 1, 1, "y"), opened(delivery, 1, 2, "x")
     ends = [RequestEnded(request, Outcome.COMPLETED) for request in (other, b)]
     tokens = [output(a, 1), output(b, 2), output(other, 3)]
-    events = RequestEvents([RequestAccepted(a, 0)], [RequestStarted(b, 0)], tokens, ends)
+    events = RequestEvents([RequestAccepted(a, 0)], [RequestStarted(b, 0)], [a], tokens, ends)
     assert by_owner(events) == {
         "x": RequestEvents(tokens=[tokens[0], tokens[2]], ended=ends[:1]),
         "y": RequestEvents(started=events.started, tokens=tokens[1:2], ended=ends[1:]),
