@@ -20,8 +20,8 @@ ANSWER_SECONDS = 0.5
 ASSUMED = {"--max-running": ("--max-num-seqs", 128), "--token-budget": ("--max-num-batched-tokens", 2048)}
 
 LONG_PROMPTS = (
-    "assumed of each engine: --long-prefill-token-threshold, a quarter of --max-num-batched-tokens or less; without it "
-    "a long prompt delays all users"
+    "assumed of each engine: prefix caching, or --long-prefill-token-threshold, a quarter of --max-num-batched-tokens "
+    "or less; without both a long prompt delays all users"
 )
 
 

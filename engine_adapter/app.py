@@ -17,13 +17,14 @@ from local_worker.backend import Backend
 from local_worker.core.accounts.levels import FairnessLevels
 from local_worker.core.engine_cache import EngineCache
 from local_worker.core.events import WorkerUpdate
-from local_worker.core.external import PARTS, ExternalBatch, ExternalQueue
+from local_worker.core.external import ExternalBatch, ExternalQueue, LongPrompts
 from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.policies import WHOLE_POLICIES, ClassedPolicy, QueuePolicyConfig
 from local_worker.prompt_encoder import PromptEncoder
 from local_worker.sizes import MAX_WAITING_PER_CLIENT, quantum_tokens
 from local_worker.worker import Worker
 from serving.config import MOST, cost_function, load, require
+from serving.core.long_misses import PARTS
 from serving.cost import cost_name
 from serving.environment import ServiceName
 from serving.http_client import HttpClient
@@ -60,9 +61,11 @@ def make_adapter(config: AdapterConfig, api: EngineApi, engine: OpenEngine) -> W
             most_output_tokens=min(limits.max_running * longest, kv_tokens),
         ),
     )
-    _warn_of_long_prompts(info, limits.token_budget)
+    long_prompts = LongPrompts.of(info.long_prefill_tokens, engine.compute_prefix is not None, limits.token_budget)
+    if long_prompts is LongPrompts.WHOLE:
+        _warn_of_long_prompts(info, limits.token_budget)
     cache = EngineCache(info.pages, info.block_tokens)
-    batch = ExternalBatch(ExternalQueue(policy, cache, cost, limits, info.long_prefill_tokens))
+    batch = ExternalBatch(ExternalQueue(policy, cache, cost, limits, long_prompts))
     vocab_size = info.vocab_size or UNKNOWN_VOCAB_SIZE
     model = scheduler_pb2.ModelInfo(
         name=info.model,
@@ -96,13 +99,14 @@ def make_adapter(config: AdapterConfig, api: EngineApi, engine: OpenEngine) -> W
 
 
 def _warn_of_long_prompts(info: EngineInfo, token_budget: int) -> None:
-    """Log a warning if the engine says that one prompt can take more of a step than it should; most say nothing."""
-    part, told = token_budget // PARTS, info.long_prefill_tokens
-    if told is not None and not 0 < told <= part:
-        log.warning(
-            "a long prompt at the engine delays all users",
-            extra={"threshold": told, "remedy": f"vllm serve --long-prefill-token-threshold {part}"},
-        )
+    """Log a warning of an engine that says that a prompt can take whole steps, and may cache nothing."""
+    log.warning(
+        "a long prompt at the engine delays all users",
+        extra={
+            "threshold": info.long_prefill_tokens,
+            "remedy": f"vllm serve --long-prefill-token-threshold {token_budget // PARTS}",
+        },
+    )
 
 
 def _api_factory(config: AdapterConfig) -> Callable[[], EngineApi]:

@@ -55,6 +55,7 @@ class AdapterBackend:
         self._api = api
         self._info = info = engine.info
         self._make_output = engine.make_output
+        self._compute_prefix = engine.compute_prefix
         self.prompts = prompts
         self._batch = batch
         self._deliver = deliver
@@ -190,6 +191,7 @@ class AdapterBackend:
         """Let the engine compute `request`, until it ends or the task is cancelled because it left."""
         heard_at, claims = 0.0, OutputClaims(request.sampling.max_tokens)
         try:
+            await self._compute_links(request)
             async for piece in output.pieces():
                 claims.check(piece)
                 now = time.monotonic()
@@ -203,6 +205,14 @@ class AdapterBackend:
         except Exception:
             log.exception("an output could not be read")
             self._end(request, Outcome.INTERNAL, "the engine's output could not be read")
+
+    async def _compute_links(self, request: Request) -> None:
+        """Let the engine compute the prompt of `request` link by link, as far as the batch says."""
+        while self._compute_prefix is not None and (stop := self._batch.next_link(request)) is not None:
+            await self._compute_prefix(request, stop)
+            self._heard_at = time.monotonic()
+            self._batch.linked(request, stop)
+            self._soon()
 
     def _receive(self, request: Request, piece: OutputPiece, heard_at: float, now: float) -> None:
         if request.output_tokens and piece.tokens:

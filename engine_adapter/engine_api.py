@@ -1,6 +1,6 @@
 """The port between the adapter's backend and an engine that serves, over HTTP or gRPC."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -41,6 +41,7 @@ class EngineInfo:
     max_running: int | None = None
     has_cache_scopes: bool = True  # whether a request can have cached blocks of its own
     long_prefill_tokens: int | None = None  # largest part of a prompt in a step; 0: no limit; None: it does not tell
+    caches_prefixes: bool = False  # whether it says that requests find the prefixes of earlier ones
 
 
 class EngineCounts(NamedTuple):
@@ -94,13 +95,15 @@ FollowerFactory = Callable[[Callable[[list[KvEvent]], None], Callable[[], None]]
 class OpenEngine:
     """The operations that an adapter uses of an engine that serves.
 
-    `tokenizer` may be called on other threads.
+    `tokenizer` may be called on other threads. `compute_prefix` lets the engine compute, and cache, so many leading
+    tokens of a request, and raises as EngineOutput does.
     """
 
     info: EngineInfo
     tokenizer: Tokenizer
     make_output: Callable[[Request], EngineOutput]
     make_follower: FollowerFactory | None  # None: the engine's blocks are not followed
+    compute_prefix: Callable[[Request, int], Awaitable[None]] | None = None  # None: it may cache nothing
 
 
 class EngineApi(Protocol):

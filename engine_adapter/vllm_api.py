@@ -26,6 +26,7 @@ from engine_adapter.vllm_messages import (
     TokenizedText,
     VersionInfo,
     completion_body,
+    prefix_body,
     sampled_logprobs,
 )
 from fairlead.outcomes import FinishReason
@@ -75,6 +76,7 @@ class VllmApi:
             pages=blocks - 1,  # one block is vLLM's null block, which no request gets
             constraints=CONSTRAINTS if _knows_constraints(version) else frozenset(),
             long_prefill_tokens=await self._long_prefill_tokens(),
+            caches_prefixes=config.get("enable_prefix_caching", "").lower() == "true",
         )
 
     async def _long_prefill_tokens(self) -> int | None:
@@ -101,12 +103,20 @@ class VllmApi:
 
     async def complete(self, request: Request, model: str) -> AsyncIterator[OutputPiece]:
         """Compute `request` and yield its output; leaving the iterator early aborts it at the engine."""
-        body = completion_body(request, model)
+        async for piece in self._output(completion_body(request, model), request.sampling.logprobs):
+            yield piece
+
+    async def compute_prefix(self, request: Request, stop: int, model: str) -> None:
+        """Let the engine compute, and cache, the first `stop` tokens of `request`; cancelling aborts it there."""
+        async for _ in self._output(prefix_body(request, stop, model), None):
+            pass
+
+    async def _output(self, body: bytes, logprobs: int | None) -> AsyncIterator[OutputPiece]:
         try:
             async with self._client.call("POST", "/v1/completions", body) as response:
                 await _check(response)
                 async for data in _events(response):
-                    piece = _piece(data, request.sampling.logprobs)
+                    piece = _piece(data, logprobs)
                     yield piece
                     if piece.finish is not None:
                         return

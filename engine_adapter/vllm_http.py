@@ -1,6 +1,7 @@
 """vLLM's HTTP interface as an adapter's engine, which tokenizes and decodes."""
 
 import asyncio
+from functools import partial
 
 from engine_adapter.engine_api import EngineInfo, FollowerFactory, OpenEngine
 from engine_adapter.output_stream import OutputStream
@@ -26,4 +27,5 @@ class VllmHttp(VllmApi):
             return OutputStream(self, request, text, info.model)
 
         tokenizer = EngineTokenizer(self, info.model, asyncio.get_running_loop())
-        return OpenEngine(info, tokenizer, make_output, self._make_follower)
+        compute_prefix = partial(self.compute_prefix, model=info.model) if info.caches_prefixes else None
+        return OpenEngine(info, tokenizer, make_output, self._make_follower, compute_prefix)

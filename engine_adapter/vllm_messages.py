@@ -134,9 +134,20 @@ def completion_body(request: Request, model: str) -> bytes:
         body["logit_bias"] = dict(sampling.logit_bias)
     if sampling.constraint is not None:
         body["structured_outputs"] = structured_outputs(sampling.constraint)
-    if request.cache_scope:
-        body["cache_salt"] = request.cache_scope
-    return msgspec.json.encode(body)
+    return msgspec.json.encode(body | _cache_salt(request))
+
+
+def prefix_body(request: Request, stop: int, model: str) -> bytes:
+    """Return the body of `/v1/completions` that computes the first `stop` tokens of `request`, which are cached then.
+
+    The one token that it has to generate is nobody's.
+    """
+    sampling: dict[str, object] = {"max_tokens": 1, "temperature": 0.0, "ignore_eos": True, "stream": True}
+    return msgspec.json.encode({"model": model, "prompt": request.tokens[:stop]} | sampling | _cache_salt(request))
+
+
+def _cache_salt(request: Request) -> dict[str, object]:
+    return {"cache_salt": request.cache_scope} if request.cache_scope else {}
 
 
 def structured_outputs(constraint: Constraint) -> dict[str, object]:

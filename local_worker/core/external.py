@@ -7,14 +7,12 @@ the same rules, and the policy's bound holds for what has been charged. What the
 by what is in flight: at most `token_budget` and one prompt of tokens that are charged but not yet computed, and the
 tokens that the engine has generated but not yet sent.
 
-An engine that gives a step's tokens to its requests in their order should give each prompt only a part of it, as vLLM
-does with `--long-prefill-token-threshold T`, which is to be a quarter of `token_budget`. So a prompt counts as what one
-step can take of it. One of which more than T tokens are not cached is a *long miss*: a client has at most one at the
-engine, and all together have at most three, so that a part of each step is left for short prompts. An engine that says
-that a prompt can take all of a step gets one at a time.
+A prompt counts as what one step can take of it, and long misses (serving.core.long_misses) are few at a time. How many,
+and what a step takes of one, depends on the engine: see LongPrompts.
 """
 
 from collections.abc import Sequence
+from enum import Enum, auto
 
 from fairlead.outcomes import FinishReason
 from local_worker.core.batch import SampledLogprobs
@@ -25,9 +23,28 @@ from local_worker.core.policies.classes import ClassedPolicy
 from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.queue import RequestQueue
 from local_worker.core.request import Request
+from serving.core.long_misses import PARTS, LongMisses
 from serving.cost import Cost
 
-PARTS = 4  # of a step, of which a prompt gets at most one
+
+class LongPrompts(Enum):
+    """How an engine computes a long miss beside other prompts."""
+
+    PARTS = auto()  # it gives a prompt at most T tokens of a step, as vLLM does with `--long-prefill-token-threshold T`
+    # It gives a prompt whole steps, and caches prefixes. A long miss is a chain of requests for growing prefixes with
+    # one token of output: the engine computes what a link adds. Together links take three quarters of a step.
+    CHAIN = auto()
+    WHOLE = auto()  # it gives a prompt whole steps: one long miss at a time
+
+    @classmethod
+    def of(cls, told: int | None, caches_prefixes: bool, token_budget: int) -> "LongPrompts":
+        """Return the way of an engine that says that `told` is the largest part of a prompt in a step (0: no limit,
+        None: it does not say), and with `caches_prefixes` that later requests find the prefixes of earlier ones."""
+        if told is not None and 0 < told <= token_budget // PARTS:
+            return cls.PARTS
+        if caches_prefixes:
+            return cls.CHAIN
+        return cls.PARTS if told is None else cls.WHOLE
 
 
 class ExternalQueue(RequestQueue[EngineCache]):
@@ -35,7 +52,7 @@ class ExternalQueue(RequestQueue[EngineCache]):
 
     A long miss that has to wait for another one is *set aside*: the policy decides among the others, and the request is
     no reason to keep a round from them. Otherwise one long prompt would use up a step, and those behind it would use up
-    the turns of all others. `told` is the largest part of a prompt in a step, if the engine tells it; 0: no limit.
+    the turns of all others.
     """
 
     def __init__(
@@ -44,20 +61,19 @@ class ExternalQueue(RequestQueue[EngineCache]):
         cache: EngineCache,
         cost: Cost,
         limits: BatchLimits,
-        told: int | None = None,
+        long_prompts: LongPrompts = LongPrompts.PARTS,
     ) -> None:
         super().__init__(policy, cache, cost, limits)
-        self._part = max(1, limits.token_budget // PARTS)  # T
-        self._most_long = PARTS - 1 if told is None or 0 < told <= self._part else 1
-        self._missing: dict[Request, int] = {}  # at the engine, no token received -> tokens of its prompt to compute
-        self._long: dict[str, Request] = {}  # client -> its long miss among them
+        self._long_prompts = long_prompts
+        most = 1 if long_prompts is LongPrompts.WHOLE else PARTS - 1
+        self._misses = LongMisses[Request](limits.token_budget, most)
         self._refused: list[Request] = []  # long misses that have to wait, as `select` has found
         self._aside: dict[str, dict[Request, None]] = {}  # client -> its requests that are set aside
 
     @property
     def uncomputed(self) -> int:
         """The number of prompt tokens that the engine was given and may compute in its next step."""
-        return sum(min(missing, self._part) for missing in self._missing.values())
+        return self._misses.uncomputed
 
     @property
     def choosable(self) -> int:
@@ -66,8 +82,8 @@ class ExternalQueue(RequestQueue[EngineCache]):
 
     def select(self, tokens: int, places: int) -> list[Request]:
         """See RequestQueue."""
-        if len(self._long) < self._most_long:
-            for client in [client for client in self._aside if client not in self._long]:
+        if len(self._misses) < self._misses.most:
+            for client in [client for client in self._aside if not self._misses.has(client)]:
                 self._put_back(min(self._aside[client], key=lambda waiting: (waiting.background, waiting.arrival)))
         admitted = super().select(tokens, places)
         while self._refused:
@@ -87,24 +103,43 @@ class ExternalQueue(RequestQueue[EngineCache]):
     def admit(self, request: Request) -> int | None:
         """Count for the next step only what it can take of the prompt; refuse a long miss that has to wait for another
         one. See StepBudget."""
-        is_long = len(request.tokens) - self.matched_tokens(request) > self._part
-        most = 1 if request.background else self._most_long
-        if not self.closed and is_long and (request.client in self._long or len(self._long) >= most):
+        is_long = self._misses.is_long(len(request.tokens) - self.matched_tokens(request))
+        most = 1 if request.background else self._misses.most
+        if not self.closed and is_long and (self._misses.has(request.client) or len(self._misses) >= most):
             self._refused.append(request)
             return None
         extend = super().admit(request)
         if extend is not None:
-            missing = self._missing[request] = len(request.tokens) - request.computed
-            self._tokens_left += missing - min(missing, self._part)
-            if is_long:
-                self._long[request.client] = request
+            missing = len(request.tokens) - request.computed
+            counted = min(missing, self._most_taken(len(self._misses) + 1)) if is_long else missing
+            self._misses.enter(request, request.client, missing, counted)
+            self._tokens_left += missing - counted
         return extend
+
+    def _most_taken(self, long: int) -> int:
+        """Return how many tokens of a prompt a step takes at most, where the engine has so many long misses."""
+        if self._long_prompts is not LongPrompts.CHAIN:
+            return self._misses.part
+        block = self.cache.block_tokens
+        return max(block, (PARTS - 1) * self._misses.part // max(1, long) // block * block)
+
+    def next_link(self, request: Request) -> int | None:
+        """Return the number of leading tokens of `request` that the engine is to compute next, before it is given the
+        request itself; None: it is given that now. The prompt is computed as far as the last link, if there was one."""
+        if self._long_prompts is not LongPrompts.CHAIN or request not in self.running:
+            return None
+        missing, most = len(request.tokens) - request.computed, self._most_taken(len(self._misses))
+        is_last = missing <= most or not self._misses.is_long(missing)
+        self._misses.count(request, missing if is_last else most)
+        return None if is_last else request.computed + most
+
+    def linked(self, request: Request, stop: int) -> None:
+        """Record that the engine has computed the first `stop` tokens of `request`, which may have left."""
+        request.computed = stop
 
     def started(self, request: Request) -> None:
         """Record that the engine has sent a token of `request`, and has computed its prompt, therefore."""
-        self._missing.pop(request, None)
-        if self._long.get(request.client) is request:
-            del self._long[request.client]
+        self._misses.leave(request, request.client)
 
     def _put_back(self, request: Request) -> None:
         """Let the policy choose `request`, which was set aside, in its old place."""
@@ -129,12 +164,10 @@ class ExternalQueue(RequestQueue[EngineCache]):
         self.started(request)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError unless long misses are at the engine, those set aside wait, and what RequestQueue checks
-        holds."""
+        """Raise AssertionError unless prompts that are missing are at the engine, those set aside wait, and what
+        RequestQueue checks holds."""
         super().check_invariants()
-        assert self._missing.keys() <= self.running.keys(), "a prompt is missing that is not at the engine"
-        assert all(self._missing[request] > self._part for request in self._long.values()), "a long miss is short"
-        assert len(self._long) <= self._most_long, f"{len(self._long)} long misses at the engine"
+        self._misses.check_invariants(self.running)
         aside = [request for requests in self._aside.values() for request in requests]
         assert all(request in self.waiting for request in aside), "a request is set aside that does not wait"
 
@@ -164,6 +197,14 @@ class ExternalBatch:
         )
         queue.observe(now)
         return admitted
+
+    def next_link(self, request: Request) -> int | None:
+        """See ExternalQueue."""
+        return self.queue.next_link(request)
+
+    def linked(self, request: Request, stop: int) -> None:
+        """See ExternalQueue."""
+        self.queue.linked(request, stop)
 
     def received(
         self,

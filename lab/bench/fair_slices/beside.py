@@ -2,7 +2,8 @@
 
 The engine gives the tokens of a step to its requests in the order of their arrival, and to a prompt at most T of them
 (`--long-prefill-token-threshold`), unless it has no other request. Its steps take the time of Llama-3.1-8B on an
-A100-80G. What is given to it, and when, is decided by the adapter's batch.
+A100-80G. What is given to it, and when, is decided by the adapter's batch. Of a chain of prefixes a link comes a step
+after the last one was computed, since the engine does not wait for it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from lab.bench.fair_slices.driven import TOKEN, request_of
 from lab.bench.fair_slices.steps import LONG_OUTPUT, QUIET_PROMPT
 from local_worker.core.batch import Batch, Slice
 from local_worker.core.engine_cache import EngineCache
-from local_worker.core.external import ExternalBatch, ExternalQueue
+from local_worker.core.external import ExternalBatch, ExternalQueue, LongPrompts
 from local_worker.core.limits import BatchLimits
 from local_worker.core.policies import WHOLE_POLICIES, QueuePolicyConfig
 from local_worker.core.request import Request
@@ -34,6 +35,9 @@ class Engine:
     batch: ExternalBatch
     part: int | None
     computed: dict[Request, int] = field(default_factory=dict)  # tokens of each request at the engine, by arrival
+    goals: dict[Request, int | None] = field(default_factory=dict)  # how far it computes a prompt; None: and generates
+    linked: list[Request] = field(default_factory=list)  # whose link was computed in the last step
+    due: list[Request] = field(default_factory=list)  # and in the one before
     steps: int = 0
     tokens: int = 0
     seconds: float = 0.0
@@ -41,8 +45,9 @@ class Engine:
 
     def step(self) -> None:
         """Take what the batch gives, and compute one step."""
-        for request in self.batch.hand_over(self.seconds):
-            self.computed[request] = request.computed
+        for request in [*self.batch.hand_over(self.seconds), *self.due]:
+            self.computed[request], self.goals[request] = request.computed, self.batch.next_link(request)
+        self.due, self.linked = self.linked, []
         slices = list(self._slices())
         if slices:
             self.seconds += self._time(Batch(tuple(piece for _, piece in slices)), [1] * len(slices))
@@ -51,28 +56,34 @@ class Engine:
             self.computed[request] = piece.stop
             self.tokens += piece.stop - piece.start
             if piece.samples:
-                self._sample(request)
+                self._computed(request)
         self.batch.take_left()
 
     def _slices(self) -> Iterator[tuple[Request, Slice]]:
         left = TOKEN_BUDGET
         part = self.part if self.part is not None and len(self.computed) > 1 else TOKEN_BUDGET
         for request, start in self.computed.items():
-            stop = start + min(left, part, len(request.tokens) - start)
+            goal = self.goals[request] or len(request.tokens)
+            stop = start + min(left, part, goal - start)
             left -= stop - start
             if stop > start:
-                is_last = stop == len(request.tokens)
+                is_last = stop == goal
                 yield request, Slice(request.arrival, (), start, stop, (), is_last, request.sampling, stop)
 
-    def _sample(self, request: Request) -> None:
+    def _computed(self, request: Request) -> None:
+        if (goal := self.goals[request]) is not None:
+            self.batch.linked(request, goal)
+            del self.computed[request]
+            self.linked.append(request)
+            return
         ends = request.output_tokens + 1 == request.sampling.max_tokens
         self.batch.received(request, [TOKEN], FinishReason.LENGTH if ends else None)
         if ends:
-            del self.computed[request]
+            del self.computed[request], self.goals[request]
 
 
-def new_batch(policy: str, part: int | None) -> ExternalBatch:
-    """Make an adapter's batch under `policy`, beside an engine with nothing to do, which tells that T is `part`."""
+def new_batch(policy: str, long_prompts: LongPrompts) -> ExternalBatch:
+    """Make an adapter's batch under `policy`, beside an engine with nothing to do, with this way of long prompts."""
     cost, most = WeightedTokens(), PAGES * BLOCK
     config = QueuePolicyConfig(
         quantum_tokens=TOKEN_BUDGET // 4,
@@ -90,7 +101,7 @@ def new_batch(policy: str, part: int | None) -> ExternalBatch:
         max_waiting_per_client=1024,
     )
     cache = EngineCache(PAGES, BLOCK)
-    return ExternalBatch(ExternalQueue(WHOLE_POLICIES[policy](config), cache, cost, limits, part or 0))
+    return ExternalBatch(ExternalQueue(WHOLE_POLICIES[policy](config), cache, cost, limits, long_prompts))
 
 
 @dataclass(slots=True)
@@ -132,17 +143,19 @@ class Contention:
 
 def table(policies: Sequence[str]) -> Iterator[str]:
     """Yield the lines of a Markdown table with a row for each neighbour, policy and limit."""
-    yield "| neighbours | policy | T | first token of the short one, p50 / p99: steps | s | tokens/s |"
-    yield "|---|---|---|---|---|---|"
+    yield "| neighbours | policy | T | long prompts | first token of the short one, p50 / p99: steps | s | tokens/s |"
+    yield "|---|---|---|---|---|---|---|"
     for prompt_tokens, open_each, clients in NEIGHBOURS:
         for policy in policies:
-            for part in (None, PART):
-                engine = Engine(new_batch(policy, part), part)
+            for long_prompts in LongPrompts:
+                part = PART if long_prompts is LongPrompts.PARTS else None
+                engine = Engine(new_batch(policy, long_prompts), part)
                 contention = Contention(engine, prompt_tokens, open_each, clients)
                 contention.run()
                 steps, seconds = zip(*contention.waits, strict=True)
                 yield (
                     f"| {clients} with {open_each} prompts of {prompt_tokens:,} | {policy} | {part or 'none'} "
+                    f"| {long_prompts.name.lower()} "
                     f"| {percentile(steps, 50):.0f} / {percentile(steps, 99):.0f} "
                     f"| {percentile(seconds, 50):.2f} / {percentile(seconds, 99):.2f} "
                     f"| {engine.tokens / engine.seconds:,.0f} |"

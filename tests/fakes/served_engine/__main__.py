@@ -2,7 +2,7 @@
 
 `python -m tests.fakes.served_engine --port 8000 --events tcp://127.0.0.1:5557 --replay tcp://127.0.0.1:5558`. Its
 tokens are bytes; the next one follows from all tokens before it, so that every output is known. Prompts choose its
-faults: those that begin with `refuse` are answered with 400, with `fail` with 500, with `break` lose their
+faults: those with `refuse` are answered with 400, with `fail at` with 500; those that begin with `break` lose their
 connection after three tokens, and with `stay` get one token and no end. With `--grpc 1` it serves gRPC, as
 `vllm serve --grpc` does.
 """
@@ -56,6 +56,7 @@ def main() -> None:
     parser.add_argument("--max-num-seqs", type=int, default=8)
     parser.add_argument("--budget", type=int, default=64)
     parser.add_argument("--long-prefill-token-threshold", type=int, default=0)
+    parser.add_argument("--prefix-caching", type=int, default=1)
     parser.add_argument("--tells-settings", type=int, default=0)
     parser.add_argument("--step-seconds", type=float, default=0.001)
     asyncio.run(serve(parser.parse_args()))

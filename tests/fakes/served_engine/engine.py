@@ -26,7 +26,7 @@ class ServedEngine:
         self.cache = KvCache(options.blocks - 1, options.block)
         self.waiting: list[Running] = []
         self.running: list[Running] = []
-        self.most_running = 0
+        self.most_running = self.requests = self.computed_tokens = 0
         self.work = asyncio.Event()
 
     async def run(self, publisher: EventSink | None) -> None:
@@ -43,7 +43,9 @@ class ServedEngine:
     def step(self) -> None:
         while self.waiting and len(self.running) < self.options.max_num_seqs:
             self.running.append(self.waiting.pop(0))
-            self.cache.enter(self.running[-1])
+            self.requests += 1
+            if self.options.prefix_caching:
+                self.cache.enter(self.running[-1])
         self.most_running = max(self.most_running, len(self.running) + len(self.waiting))
         left = self.options.budget
         part = self.options.long_prefill_token_threshold if len(self.running) + len(self.waiting) > 1 else 0
@@ -51,6 +53,7 @@ class ServedEngine:
             taken = min(left, part or left, len(request.tokens) - request.computed)
             left -= taken
             request.computed += taken
+            self.computed_tokens += taken
             self.cache.store(request)
             if taken and request.computed == len(request.tokens):
                 self.sample(request)
@@ -85,6 +88,9 @@ class ServedEngine:
             f'vllm:num_requests_running{{engine="0",model_name="m"}} {len(self.running)}.0\n'
             f'vllm:num_requests_waiting{{engine="0",model_name="m"}} {len(self.waiting)}.0\n'
             f'vllm:kv_cache_usage_perc{{engine="0",model_name="m"}} {held / (blocks - 1)}\n'
-            f'vllm:cache_config_info{{block_size="{block}",cache_dtype="auto",num_gpu_blocks="{blocks}"}} 1.0\n'
+            f'vllm:cache_config_info{{block_size="{block}",cache_dtype="auto",num_gpu_blocks="{blocks}",'
+            f'enable_prefix_caching="{bool(self.options.prefix_caching)}"}} 1.0\n'
             f"served_engine_most_requests {self.most_running}\n"
+            f"served_engine_requests {self.requests}\n"
+            f"served_engine_computed_tokens {self.computed_tokens}\n"
         )

@@ -102,7 +102,7 @@ class Grpc:
         self.last_request = given
         tokens, sampling = list(given.tokenized.input_ids), given.sampling_params
         text, sent = text_of(tokens), 0
-        if "refuse" in text or text.startswith("fail"):
+        if "refuse" in text or "fail at" in text:
             code = grpc.StatusCode.INVALID_ARGUMENT if "refuse" in text else grpc.StatusCode.INTERNAL
             await context.abort(code, f"as you asked: {sampling.WhichOneof('constraint')}")
         request = Running(tokens, sampling.max_tokens, sampling.ignore_eos, "", self._logprobs(given))

@@ -67,7 +67,7 @@ class Http:
 
     async def complete(self, given: dict[str, Any], receive: Receive, send: Send) -> None:
         text = text_of(given["prompt"])
-        if "refuse" in text or text.startswith("fail"):
+        if "refuse" in text or "fail at" in text:
             status = 400 if "refuse" in text else 500
             message = f"as you asked: {json.dumps(given.get('structured_outputs'))}"
             await respond(send, status, json.dumps({"error": {"message": message, "code": status}}).encode())

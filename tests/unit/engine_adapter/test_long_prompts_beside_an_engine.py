@@ -17,8 +17,8 @@ BUDGET = 64
 WARNING = "a long prompt at the engine delays all users"
 
 
-def waits_beside_long_prompts(directory: Path, threshold: int) -> tuple[list[float], str]:
-    """The seconds to the first token of a quiet user's calls, at an engine with this limit, and the adapter's log."""
+def waits_beside_long_prompts(directory: Path, threshold: int, prefix_caching: int) -> tuple[list[float], str]:
+    """The seconds to the first token of a quiet user's calls, at such an engine, and the adapter's log."""
     directory.mkdir()
     engine = EngineProcess(
         directory / "engine.log",
@@ -28,6 +28,7 @@ def waits_beside_long_prompts(directory: Path, threshold: int) -> tuple[list[flo
         step_seconds=0.02,
         tells_settings=1,
         long_prefill_token_threshold=threshold,
+        prefix_caching=prefix_caching,
     )
     stack = Stack(directory)
     try:
@@ -62,13 +63,13 @@ async def contend(gateway: str) -> list[float]:
     return waits
 
 
-def test_an_engine_that_limits_a_prompts_part_of_a_step_delays_short_ones_much_less_and_another_is_named(
-    tmp_path: Path,
-) -> None:
-    whole, named = waits_beside_long_prompts(tmp_path / "whole", 0)
-    parts, quiet = waits_beside_long_prompts(tmp_path / "parts", BUDGET // 4)
-    print(f"whole {median(whole):.3f} {max(whole):.3f}; parts {median(parts):.3f} {max(parts):.3f}")
+def test_an_engine_with_parts_or_prefixes_delays_short_prompts_much_less_and_another_is_named(tmp_path: Path) -> None:
+    whole, named = waits_beside_long_prompts(tmp_path / "whole", 0, 0)
+    parts, quiet = waits_beside_long_prompts(tmp_path / "parts", BUDGET // 4, 0)
+    chain, quiet_too = waits_beside_long_prompts(tmp_path / "chain", 0, 1)
+    print(*(f"{median(waits):.3f} {max(waits):.3f}" for waits in (whole, parts, chain)), sep="; ")
     assert median(parts) < 0.6 * median(whole)
+    assert median(chain) < 0.6 * median(whole)
     assert WARNING in named
     assert "vllm serve --long-prefill-token-threshold 16" in named
-    assert WARNING not in quiet
+    assert WARNING not in quiet + quiet_too

@@ -31,6 +31,7 @@ OPTIONS = {
     "max_num_seqs": 8,
     "budget": 64,
     "long_prefill_token_threshold": 0,
+    "prefix_caching": 1,
 }
 
 
@@ -150,7 +151,7 @@ async def test_errors_are_told_apart() -> None:
     async with serving() as served:
         with pytest.raises(EngineRefused, match="as you asked"):
             await served.output("refuse it")
-        for text in ("fail", "break"):
+        for text in ("fail at", "break"):
             with pytest.raises(EngineAway, match="as you asked"):
                 await served.output(text)
 

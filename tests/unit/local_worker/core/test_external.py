@@ -12,7 +12,7 @@ from fairlead.errors import TooLong
 from fairlead.outcomes import FinishReason
 from fairlead.token_ids import pack_ids
 from local_worker.core.engine_cache import EngineCache
-from local_worker.core.external import ExternalBatch, ExternalQueue
+from local_worker.core.external import ExternalBatch, ExternalQueue, LongPrompts
 from local_worker.core.limits import BatchLimits
 from local_worker.core.policies import WHOLE_POLICIES, QueuePolicyConfig
 from local_worker.core.request import Request
@@ -35,7 +35,7 @@ def make_batch(
     max_running: int = 4,
     token_budget: int = 16,
     longest_prompt: int = LONGEST_PROMPT,
-    told: int | None = None,
+    long_prompts: LongPrompts = LongPrompts.PARTS,
 ) -> ExternalBatch:
     cost = WeightedTokens()
     config = QueuePolicyConfig(
@@ -54,7 +54,7 @@ def make_batch(
         max_waiting_per_client=1000,
     )
     cache = EngineCache(pages, BLOCK)
-    return ExternalBatch(ExternalQueue(WHOLE_POLICIES[policy](config), cache, cost, limits, told))
+    return ExternalBatch(ExternalQueue(WHOLE_POLICIES[policy](config), cache, cost, limits, long_prompts))
 
 
 def make_request(client: str, tokens: list[int], output: int, arrival: int, deadline: float | None = None) -> Request:
@@ -76,8 +76,10 @@ class ExternalBatchMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.batch, self.most_long = make_batch(), MOST_LONG
+        self.batch, self.most_long, self.is_chained = make_batch(), MOST_LONG, False
         self.missing: dict[Request, int] = {}  # tokens of the prompts of requests that have no token yet
+        self.counted: dict[Request, int] = {}  # tokens that a step can take of them
+        self.links: dict[Request, int] = {}  # where the engine is to compute a prefix of a prompt: how far
         self.waiting: list[Request] = []
         self.running: dict[Request, tuple[int, ...]] = {}  # -> digests that it found cached
         self.cached: dict[int, int] = {}
@@ -86,11 +88,12 @@ class ExternalBatchMachine(RuleBasedStateMachine):
         self.others = (0, 0)
         self.now = 0.0
 
-    @initialize(policy=st.sampled_from(POLICIES), told=st.sampled_from([None, PART, 1, PART + 1, 0]))
-    def choose(self, policy: str, told: int | None) -> None:
-        """Any policy decides among the requests that may go; an engine tells how much of a step a prompt can take."""
-        self.batch = make_batch(policy=policy, told=told)
-        self.most_long = 1 if told in (0, PART + 1) else MOST_LONG
+    @initialize(policy=st.sampled_from(POLICIES), long_prompts=st.sampled_from(LongPrompts))
+    def choose(self, policy: str, long_prompts: LongPrompts) -> None:
+        """Any policy decides among the requests that may go, to any engine."""
+        self.batch = make_batch(policy=policy, long_prompts=long_prompts)
+        self.most_long = 1 if long_prompts is LongPrompts.WHOLE else MOST_LONG
+        self.is_chained = long_prompts is LongPrompts.CHAIN
 
     @rule(
         client=st.sampled_from("abc"),
@@ -116,34 +119,62 @@ class ExternalBatchMachine(RuleBasedStateMachine):
     @rule()
     def hand_over(self) -> None:
         for request in self.batch.hand_over(self.now):
-            uncomputed = sum(min(PART, missing) for missing in self.missing.values())
-            assert uncomputed < 16, "the engine had enough to compute"
+            assert sum(self.counted.values()) < 16, "the engine had enough to compute"
             missing = len(request.tokens) - request.cached
             if missing > PART:
                 long = [other.client for other, left in self.missing.items() if left > PART]
                 assert request.client not in long
                 assert len(long) < self.most_long
             self.missing[request] = missing
+            self.counted[request] = min(missing, self.most_taken() if missing > PART else PART)
             found = tuple(request.digests[: request.cached // BLOCK])
             assert {*found} <= self.cached.keys()
             self.running[request] = found
             self.waiting.remove(request)
-        assert self.batch.queue.uncomputed == sum(min(PART, missing) for missing in self.missing.values())
+        assert self.batch.queue.uncomputed == sum(self.counted.values())
         if all(missing <= PART for missing in self.missing.values()):
             # No long miss is at the engine. Of those that a client has set aside, the earliest is back.
             assert self.batch.queue.choosable >= len({request.client for request in self.waiting})
+
+    def most_taken(self) -> int:
+        """Of a long miss in a step: the part, or an equal share of three parts in whole blocks."""
+        return max(BLOCK, 3 * PART // self.long() // BLOCK * BLOCK) if self.is_chained else PART
+
+    @precondition(lambda self: self.missing)
+    @rule(data=st.data())
+    def go_on(self, data: st.DataObject) -> None:
+        """The engine computes a link; where none is left, it is given the whole prompt, and computes a token later."""
+        request = data.draw(st.sampled_from(list(self.missing)))
+        if (link := self.links.pop(request, None)) is not None:
+            self.batch.linked(request, link)
+        left, most = len(request.tokens) - request.computed, self.most_taken() if self.long() else PART
+        stop = self.batch.next_link(request)
+        if self.is_chained and left > PART and left > most:
+            assert stop == request.computed + most
+            assert stop % BLOCK == 0
+            self.links[request], self.counted[request] = stop, most
+        else:
+            assert stop is None
+            if self.is_chained:
+                self.counted[request] = left
+        assert self.batch.queue.uncomputed == sum(self.counted.values())
+
+    def long(self) -> int:
+        return sum(missing > PART for missing in self.missing.values())
 
     @precondition(lambda self: self.running)
     @rule(data=st.data(), count=st.integers(1, 3))
     def receive(self, data: st.DataObject, count: int) -> None:
         request = data.draw(st.sampled_from(list(self.running)))
+        if request in self.links:
+            return
         count = min(count, request.sampling.max_tokens - request.output_tokens)
         ends = request.output_tokens + count == request.sampling.max_tokens
         before = request.service
         (advance,) = self.batch.received(request, [9] * count, FinishReason.LENGTH if ends else None)
         assert request.tokens[-count:] == list(advance.tokens) == [9] * count
         assert request.service == before + 2 * MICRO * count
-        self.missing.pop(request, None)
+        self._computed(request)
         if ends:
             self._left(request)
 
@@ -167,10 +198,14 @@ class ExternalBatchMachine(RuleBasedStateMachine):
     def _left(self, request: Request) -> None:
         if request in self.running:
             del self.running[request]
-            self.missing.pop(request, None)
+            self._computed(request)
             self.left.append(request)
         else:
             self.waiting.remove(request)
+
+    def _computed(self, request: Request) -> None:
+        for known in (self.missing, self.counted, self.links):
+            known.pop(request, None)
 
     @precondition(lambda self: self.running)
     @rule(data=st.data())
@@ -333,28 +368,97 @@ def test_a_long_prompt_whose_prefix_is_cached_is_no_long_miss() -> None:
     assert batch.hand_over(0.0) == [second, first]
 
 
-def test_beside_long_prompts_a_short_one_waits_for_one_step() -> None:
-    waits: dict[int | None, list[int]] = {}
-    for part in (None, PART):
-        batch = make_batch(pages=1000, max_running=8, longest_prompt=400)
-        engine, arrivals, waits[part] = OwnLoop(batch, 16, delay=0, part=part), 0, []
-        for turn in range(60):
-            for client in ("a", "b", "c"):
-                while batch.queue.accounts.waiting(client) < 3:
-                    batch.queue.submit(make_request(client, [7 + arrivals] * 400, 1, arrivals), 0.0)
-                    arrivals += 1
-            short = make_request("quiet", [7 + arrivals] * 3, 2, arrivals)
-            batch.queue.submit(short, 0.0)
-            arrivals, steps = arrivals + 1, 0
-            while not short.output_tokens:
-                engine.step(0.0)
-                steps += 1
-            while short in batch.queue.running:
-                engine.step(0.0)
-            if turn:
-                waits[part].append(steps)
-    assert max(waits[PART]) == 1
-    assert min(waits[None]) > 10, "the engine gives whole steps to one prompt"
+@pytest.mark.parametrize(("long_prompts", "part"), [(LongPrompts.PARTS, PART), (LongPrompts.CHAIN, None)])
+def test_beside_long_prompts_a_short_one_waits_for_one_step(long_prompts: LongPrompts, part: int | None) -> None:
+    waits, computed = beside_long_prompts(long_prompts, part)
+    whole_waits, whole_computed = beside_long_prompts(LongPrompts.PARTS, None)
+    assert max(waits) == 1
+    assert min(whole_waits) > 10, "the engine gives whole steps to one prompt"
+    assert computed > 0.7 * whole_computed
+
+
+def beside_long_prompts(long_prompts: LongPrompts, part: int | None) -> tuple[list[int], float]:
+    """The steps that short prompts wait beside long ones, and what the engine computes in a step."""
+    batch = make_batch(pages=1000, max_running=8, longest_prompt=400, long_prompts=long_prompts)
+    engine, arrivals, waits, total = OwnLoop(batch, 16, delay=0, part=part), 0, [], 0
+    for turn in range(60):
+        for client in ("a", "b", "c"):
+            while batch.queue.accounts.waiting(client) < 3:
+                batch.queue.submit(make_request(client, [7 + arrivals] * 400, 1, arrivals), 0.0)
+                arrivals += 1
+        short = make_request("quiet", [7 + arrivals] * 3, 2, arrivals)
+        batch.queue.submit(short, 0.0)
+        arrivals, steps = arrivals + 1, 0
+        while short in batch.queue.waiting or short in batch.queue.running:
+            engine.step(0.0)
+            total += 1
+            steps += not short.output_tokens
+        if turn:
+            waits.append(steps + 1)
+    batch.check_invariants()
+    return waits, engine.computed.total() / total
+
+
+def test_a_chain_is_charged_as_one_prompt_and_each_link_adds_to_the_last() -> None:
+    ended = []
+    for long_prompts in LongPrompts:
+        batch = make_batch(pages=60, longest_prompt=60, long_prompts=long_prompts)
+        request = make_request("a", [*range(58)], 2, 0)
+        batch.queue.cache.cached(list(zip(request.digests[:2], (0, *request.digests), strict=False)))
+        batch.queue.submit(request, 0.0)
+        assert batch.hand_over(0.0) == [request]
+        links = []
+        while (stop := batch.next_link(request)) is not None:
+            links.append(stop)
+            assert batch.queue.uncomputed == 12
+            batch.linked(request, stop)
+            batch.check_invariants()
+        assert links == ([20, 32, 44, 56] if long_prompts is LongPrompts.CHAIN else [])
+        for finish in (None, FinishReason.LENGTH):
+            batch.received(request, [9], finish)
+        assert batch.queue.uncomputed == 0
+        ended.append((request.cached, request.service, batch.queue.ledger.weighted, request.account.service))
+    assert ended[0] == (8, (50 + 2 * 2) * MICRO, ended[0][2], (50 + 2 * 2) * MICRO)
+    assert ended == ended[:1] * len(LongPrompts)
+
+
+def test_chains_share_three_quarters_of_a_step_and_one_that_leaves_makes_room() -> None:
+    batch = make_batch(pages=100, token_budget=64, longest_prompt=100, long_prompts=LongPrompts.CHAIN)
+    first, second = make_request("a", [1] * 90, 1, 0), make_request("b", [2] * 90, 1, 1)
+    batch.queue.submit(first, 0.0)
+    assert batch.hand_over(0.0) == [first]
+    assert batch.next_link(first) == 48
+    batch.queue.submit(second, 0.0)
+    assert batch.hand_over(0.0) == [second]
+    assert batch.next_link(second) == 24
+    batch.linked(first, 48)
+    assert batch.next_link(first) == 72
+    batch.queue.abort(second)
+    batch.linked(second, 24)
+    assert batch.next_link(second) is None, "it has left"
+    batch.linked(first, 72)
+    assert batch.next_link(first) is None, "18 tokens are left"
+    assert batch.queue.uncomputed == 18
+    batch.check_invariants()
+
+
+@pytest.mark.parametrize(
+    ("told", "caches_prefixes", "expected"),
+    [
+        (16, False, LongPrompts.PARTS),
+        (16, True, LongPrompts.PARTS),
+        (17, True, LongPrompts.CHAIN),
+        (17, False, LongPrompts.WHOLE),
+        (0, True, LongPrompts.CHAIN),
+        (0, False, LongPrompts.WHOLE),
+        (None, True, LongPrompts.CHAIN),
+        (None, False, LongPrompts.PARTS),
+    ],
+)
+def test_an_engine_tells_how_it_computes_long_prompts(
+    told: int | None, caches_prefixes: bool, expected: LongPrompts
+) -> None:
+    assert LongPrompts.of(told, caches_prefixes, 64) is expected
 
 
 class OwnLoop:
@@ -369,20 +473,28 @@ class OwnLoop:
         self.prompts: dict[Request, int] = {}  # -> prompt tokens left to compute
         self.generated: Counter[Request] = Counter()
         self.computed: Counter[str] = Counter()  # client -> service in cost units, as computed
+        self._links: dict[Request, int | None] = {}  # how far the engine is to compute a prompt now; None: to its end
+        self._linked: list[Request] = []  # whose link is computed: the next one comes with the next step
         self._budget = token_budget
         self._part = part or token_budget
         self._sent: deque[list[Request]] = deque([[] for _ in range(delay)])
 
     def step(self, now: float) -> None:
-        for request in self.batch.hand_over(now):
-            self.prompts[request] = len(request.tokens) - request.computed
+        for request in [*self.batch.hand_over(now), *self._linked]:
+            self._links[request] = stop = self.batch.next_link(request)
+            self.prompts[request] = (stop or len(request.tokens)) - request.computed
+        self._linked.clear()
         left, sent = self._budget, []
         for request in list(self.prompts):
             tokens = min(left, self._part, self.prompts[request] or 1)
             if self.prompts[request]:
                 self.prompts[request] -= tokens
                 self.computed[request.client] += tokens
-            if tokens and not self.prompts[request] and self.generated[request] < request.sampling.max_tokens:
+            if tokens and not self.prompts[request] and (stop := self._links[request]) is not None:
+                self.batch.linked(request, stop)
+                del self.prompts[request]
+                self._linked.append(request)
+            elif tokens and not self.prompts[request] and self.generated[request] < request.sampling.max_tokens:
                 self.generated[request] += 1
                 self.computed[request.client] += 2
                 sent.append(request)
