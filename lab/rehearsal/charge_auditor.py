@@ -5,8 +5,7 @@ from collections.abc import Iterable
 
 from local_worker.core.accounts.account import Account, Path
 from local_worker.core.accounts.charging import Charging
-from local_worker.core.policies.classes import ClassedPolicy
-from local_worker.core.policies.protocol import QueuePolicy
+from local_worker.core.policies.protocol import ClassedPolicy, QueuePolicy
 from local_worker.core.policies.sliced_dlpm import SlicedDlpm
 from local_worker.core.request import Request
 from serving.cost import MICRO

@@ -19,8 +19,7 @@ from local_worker.core.batch import SampledLogprobs
 from local_worker.core.engine_cache import EngineCache
 from local_worker.core.limits import BatchLimits
 from local_worker.core.plan import Advance
-from local_worker.core.policies.classes import ClassedPolicy
-from local_worker.core.policies.protocol import QueuePolicy
+from local_worker.core.policies.protocol import ClassedPolicy, QueuePolicy
 from local_worker.core.queue import RequestQueue
 from local_worker.core.request import Request
 from serving.core.long_misses import PARTS, LongMisses

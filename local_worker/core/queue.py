@@ -7,14 +7,12 @@ its own (ExternalBatch). Both admit requests by the same rule, so that the bound
 from typing import Generic, Protocol, TypeVar
 
 from local_worker.core.accounts.charging import Charging
-from local_worker.core.accounts.service_ledger import ServiceLedger
+from local_worker.core.accounts.service_ledger import ServiceLedger, ServiceRate
 from local_worker.core.block_cache import BlockCache
 from local_worker.core.deadlines import Deadlines
 from local_worker.core.limits import BatchLimits
-from local_worker.core.policies.classes import ClassedPolicy
-from local_worker.core.policies.protocol import QueuePolicy
+from local_worker.core.policies.protocol import ClassedPolicy, QueuePolicy
 from local_worker.core.request import Request
-from local_worker.core.service_rate import ServiceRate
 from local_worker.core.waiting_queue import WaitingQueue
 from serving.cost import Cost
 

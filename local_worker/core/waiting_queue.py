@@ -5,8 +5,7 @@ from itertools import chain
 
 from fairlead.errors import ClientLimit, QueueFull
 from local_worker.core.accounts.account import Account
-from local_worker.core.accounts.classes import ClassedAccounts
-from local_worker.core.accounts.tree import AccountTree
+from local_worker.core.accounts.tree import AccountTree, ClassedAccounts
 from local_worker.core.limits import BatchLimits
 from local_worker.core.request import Request
 

@@ -6,11 +6,10 @@ simulation.baselines.
 
 from collections.abc import Callable
 
-from local_worker.core.policies.classes import ClassedPolicy
 from local_worker.core.policies.dlpm import Dlpm
 from local_worker.core.policies.drr import Drr
 from local_worker.core.policies.fcfs import Fcfs
-from local_worker.core.policies.protocol import QueuePolicy, QueuePolicyConfig, StepBudget
+from local_worker.core.policies.protocol import ClassedPolicy, QueuePolicy, QueuePolicyConfig, StepBudget
 from local_worker.core.policies.sliced_dlpm import SlicedDlpm
 from local_worker.core.policies.sliced_vtc import SlicedVtc
 from local_worker.core.policies.vtc import Vtc

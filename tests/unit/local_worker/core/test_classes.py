@@ -21,7 +21,7 @@ from local_worker.core.external import ExternalBatch, ExternalQueue
 from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.plan import Plan
 from local_worker.core.policies import WHOLE_POLICIES, QueuePolicyConfig
-from local_worker.core.policies.classes import ClassedPolicy
+from local_worker.core.policies.protocol import ClassedPolicy
 from local_worker.core.policies.sliced_dlpm import SlicedDlpm
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request

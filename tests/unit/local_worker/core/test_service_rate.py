@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from local_worker.core.accounts.service_ledger import MEMORY_SECONDS, ServiceRate
 from local_worker.core.batch import StepResult
-from local_worker.core.service_rate import MEMORY_SECONDS, ServiceRate
 from serving.cost import MICRO
 from tests.unit.local_worker.engine.driving import make_batcher, make_request
 
