@@ -2,9 +2,11 @@
 
 import logging
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 from typing import Any
 
 from endpoint_picker.core.endpoint_pool import Pick
+from endpoint_picker.core.picker_queue import background
 from endpoint_picker.picker import Picker
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
@@ -65,6 +67,8 @@ class AttachedAdapter:
             except InvalidRequest as error:  # the stream carries all other requests of the adapter
                 log.error("request is malformed", extra={"request_id": message.request_id, "error": error.message})
                 continue
+            if request.background:
+                request = replace(request, client=background(request.client))
             pick = self._picker.entered(self.endpoint, request, message.cached_tokens)
             if pick is not None:
                 self._requests[message.request_id, message.attempt] = pick

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from endpoint_picker.core.endpoint_pool import POOL, EndpointPool, EndpointReport, Pick
+from endpoint_picker.core.picker_queue import BACKGROUND
 from endpoint_picker.request_body import Prompt
 from global_scheduler.core.policies import RouteRequest
 
@@ -77,7 +78,8 @@ class Picker:
 
     async def _wait(self, request: RouteRequest) -> Pick:
         if not self.pool.hold(request):
-            raise Refused(429, "queue-full", f"as many requests of {request.client!r} wait as may wait of a client")
+            client = request.client.removeprefix(BACKGROUND)
+            raise Refused(429, "queue-full", f"as many requests of {client!r} wait as may wait of a client")
         waiting: asyncio.Future[Pick] = asyncio.get_running_loop().create_future()
         self._waiting[request.request_id] = request, waiting
         self._release()

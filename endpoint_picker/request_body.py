@@ -12,6 +12,7 @@ import msgspec
 
 from fairlead.token_ids import TOKEN_BYTES, pack_ids
 from serving.blocks import DIGEST_BYTES, chain, root_seed
+from serving.service_tiers import FLEX
 
 PIECE = 64 * 1024  # bytes that are hashed at a time, about; between pieces other requests have a turn
 # A body of more objects, strings or token ids is a prompt as it stands. So a body costs little more time than a text of
@@ -52,17 +53,19 @@ class _Body(msgspec.Struct):
     max_completion_tokens: int | None = None
     max_output_tokens: int | None = None
     cache_salt: str | None = None
+    service_tier: msgspec.Raw = msgspec.Raw()
 
 
 class Prompt(NamedTuple):
     """A prompt as bytes of which TOKEN_BYTES count as a token; `most_output` is the request's own limit, in tokens.
 
-    `root` is the seed of its first block.
+    `root` is the seed of its first block; `is_background` means that its body asks for the background class.
     """
 
     packed: bytes = b""
     root: int = 0
     most_output: int | None = None
+    is_background: bool = False
 
     @property
     def tokens(self) -> int:
@@ -100,6 +103,7 @@ def prompt_of(body: bytes) -> Prompt:
         packed,
         root_seed("text", given.model, given.cache_salt or ""),
         min((limit for limit in limits if limit is not None and limit >= 0), default=None),
+        bytes(given.service_tier) == msgspec.json.encode(FLEX),
     )
 
 

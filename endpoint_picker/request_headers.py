@@ -6,6 +6,8 @@ from fairlead.errors import InvalidRequest
 from serving.cost import WEIGHT_ONE
 from serving.envoy import ext_proc_pb2
 from serving.names import normalized
+from serving.service_tiers import FLEX
+from serving.service_tiers import HEADER as TIER
 
 DESTINATION = "x-gateway-destination-endpoint"
 SUBSET_NAMESPACE, SUBSET = "envoy.lb.subset_hint", "x-gateway-destination-endpoint-subset"
@@ -36,6 +38,11 @@ def client_of(headers: Mapping[str, str]) -> str:
             except ValueError as error:
                 raise InvalidRequest(str(error), name) from error
     return NOBODY
+
+
+def asked_class(headers: Mapping[str, str]) -> bool | None:
+    """Return whether the headers ask for the background class; None where they say nothing, and the body counts."""
+    return headers[TIER] == FLEX if headers.get(TIER) else None
 
 
 def weight_of(headers: Mapping[str, str], objectives: Mapping[str, int]) -> int:

@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Mapping, MutableMapping
 
 from endpoint_picker import answers
+from endpoint_picker.core.picker_queue import background
 from endpoint_picker.held_bodies import HOLD_SECONDS, HeldBodies
 from endpoint_picker.open_request import OpenRequest
 from endpoint_picker.picker import Picker, no_endpoint
 from endpoint_picker.request_body import Prompt
-from endpoint_picker.request_headers import client_of, headers_of, subset_of, weight_of
+from endpoint_picker.request_headers import asked_class, client_of, headers_of, subset_of, weight_of
 from endpoint_picker.token_prompts import PromptReader
 from fairlead.errors import InvalidRequest
 from serving.envoy.ext_proc_pb2 import HttpBody, HttpHeaders, Metadata, ProcessingRequest, ProcessingResponse
@@ -35,6 +36,7 @@ class RequestStream:
         self._bodies = bodies
         self._client: str | None = None  # before the headers
         self._weight = 0
+        self._is_background: bool | None = None  # None: the body says it
         self._subset: set[str] | None = None
         self._chunks: list[bytes] = []
         self._held = 0  # bytes, until the proxy has taken them
@@ -108,6 +110,7 @@ class RequestStream:
             raise no_endpoint("the subset has no endpoint")
         self._client = client_of(headers)
         self._weight = weight_of(headers, self._objectives)
+        self._is_background = asked_class(headers)
         return [await self._destination(Prompt())] if message.end_of_stream else []
 
     async def _request_body(self, part: HttpBody) -> list[ProcessingResponse]:
@@ -141,7 +144,9 @@ class RequestStream:
     async def _destination(self, prompt: Prompt) -> ProcessingResponse:
         if self._client is None:
             raise InvalidRequest("the body came before the headers")
-        pick = await self._picker.place(self._client, self._weight, prompt, self._subset)
+        is_background = prompt.is_background if self._is_background is None else self._is_background
+        client = background(self._client) if is_background else self._client
+        pick = await self._picker.place(client, self._weight, prompt, self._subset)
         self._placed = OpenRequest(self._picker, pick, prompt.most_output)
         self._by_id[pick.request.request_id] = self._placed
         return answers.destination([pick.endpoint, *pick.fallbacks], pick.request.request_id)

@@ -15,13 +15,13 @@ from gateway.call import Call, CallRequest, Receive
 from gateway.core.call_admission import CallAdmission
 from gateway.core.client_limits import HeldBytesLimiter, below
 from gateway.interactions import CallInteractions
-from gateway.service_tiers import FLEX, granted
 from gateway.tenants import CallerIdentity, Credentials, Tenants
 from gateway.upstream.cluster import Cluster
 from gateway.usage import UsageLedger, UsageSums
 from gateway.validation import app_name, capacity, check_interaction, check_length, check_rendered, check_request, cut
 from serving.cost import MICRO, within_limits
 from serving.names import MAX_NAME, tenant_of
+from serving.service_tiers import FLEX, granted
 from serving.telemetry.records import CHAT, TEXT_COMPLETION
 from serving.telemetry.spans import remote
 from serving.wire import sampling_to_proto

@@ -13,9 +13,9 @@ from fairlead.output.call_id import call_id
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
 from gateway.core.coalescer import TOKENS
 from gateway.core.session_tree import Session
-from gateway.service_tiers import DEFAULT, FLEX
 from gateway.tenants import CallerIdentity
 from serving.sampling_params import SamplingParams
+from serving.service_tiers import DEFAULT, FLEX
 from serving.telemetry.records import CHAT
 from throttler.core.decider import Permit
 

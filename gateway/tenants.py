@@ -16,11 +16,11 @@ from types import MappingProxyType
 
 from fairlead.errors import InvalidRequest, PermissionDenied, Unauthenticated, listed
 from gateway.core.named_users import NamedUsers
-from gateway.service_tiers import SERVICE_TIERS
 from serving.config import require
 from serving.cost import MAX_WEIGHT
 from serving.document import ConfigEntry, read, text_of
 from serving.names import normalized
+from serving.service_tiers import SERVICE_TIERS
 from throttler.core.profiles import DEFAULT_APP
 from throttler.core.throttle import Caller
 

@@ -15,11 +15,12 @@ from fairlead.v1 import inference_pb2
 from serving import interaction_header
 from serving.envoy import ratelimit_pb2
 from serving.names import MAX_NAME, normalized
+from serving.service_tiers import FLEX
 from throttler.core.profiles import DEFAULT_APP
 from throttler.core.throttle import Caller
 
 DEFAULT_TENANT = "default"
-KEYS = ("tenant", "user", "app", "model", "key", "interaction", "stage", "request", "book")
+KEYS = ("tenant", "user", "app", "model", "key", "interaction", "stage", "request", "service_tier", "book")
 BOOKED = ("input", "cached", "output")
 MAX_DIGITS = 9  # in a stage
 MAX_TOKEN = 1024  # bytes of an interaction's token; valid ones are far shorter
@@ -38,6 +39,7 @@ class Question(NamedTuple):
     stage: int
     request: str  # the call's id; empty: its use is not booked later
     prompt_tokens: int  # 0: not known
+    background: bool  # it is of the background class
 
 
 class Booking(NamedTuple):
@@ -73,7 +75,8 @@ def read(
     if "book" in values:
         return Booking(caller, model, request, **{values["book"]: hits})
     interaction = _interaction(values.get("interaction", ""))
-    return Question(caller, model, interaction, _stage(values.get("stage", "0")), request, hits)
+    stage, background = _stage(values.get("stage", "0")), values.get("service_tier") == FLEX
+    return Question(caller, model, interaction, stage, request, hits, background)
 
 
 def _entries(descriptor: ratelimit_pb2.RateLimitDescriptor, path: str) -> dict[str, str]:

@@ -180,6 +180,7 @@ class RateLimitService:
             prompt_tokens=question.prompt_tokens,
             stage=question.stage,
             model=question.model,
+            background=question.background,
         )
         decision = await self._throttler.decide(arrival)
         if isinstance(decision, Rejected):

@@ -15,7 +15,7 @@ from cli.batch.http_post import HttpAnswer, HttpPost
 from cli.batch.request_file import BatchRequest
 from cli.progress import Progress
 from fairlead.errors import Unavailable
-from gateway.service_tiers import FLEX, HEADER
+from serving.service_tiers import FLEX, HEADER
 
 REFUSED = (429, 503, 529)  # the call was not begun, and may be repeated at any time
 FAILED = (408, 500, 502, 504)  # it was perhaps begun; it is repeated, but not for ever

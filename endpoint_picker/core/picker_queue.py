@@ -1,7 +1,8 @@
 """Requests that wait until an endpoint has room, in the order of VTC, by tenant and then by client.
 
 Unit of fairness: service that requests were given, over their weights; first of tenants, and within a tenant of its
-clients. So a tenant that names 20 users gets one share, which these share.
+clients. So a tenant that names 20 users gets one share, which these share. Requests of the background class go after
+those of all tenants, in the same order among themselves, with accounts of their own.
 """
 
 from collections import deque
@@ -16,6 +17,12 @@ from serving.names import tenant_of
 # ends in LATEST has the highest counter at which a request of the level was served: where none waits, an account that
 # begins to wait is lifted to it.
 LATEST = "\r"
+BACKGROUND = "\v"  # begins the names of accounts of the background class
+
+
+def background(client: str) -> str:
+    """Return the name under which the background requests of `client` wait and are charged."""
+    return BACKGROUND + client
 
 
 def tenant_account(tenant: str) -> str:
@@ -30,6 +37,7 @@ class PickerQueue:
         self._most = most
         self._counters = counters
         self._tenants = VtcOrder(counters.__getitem__)
+        self._below = VtcOrder(counters.__getitem__)  # of tenants with background requests that wait
         self._begun = 0  # number of accounts that began to wait: of equal counters, the one that waits longest is first
         self._clients: dict[str, VtcOrder] = {}  # by account of a tenant that waits
         self._waiting: dict[str, deque[RouteRequest]] = {}  # by client
@@ -48,16 +56,20 @@ class PickerQueue:
             self._note_changed()
             tenant = tenant_account(tenant_of(client))
             if tenant not in self._clients:
-                self._begin(self._tenants, tenant, LATEST)
+                self._begin(*self._level(tenant), tenant)
                 self._clients[tenant] = VtcOrder(self._counters.__getitem__)
-            self._begin(self._clients[tenant], client, tenant + LATEST)
+            self._begin(self._clients[tenant], tenant + LATEST, client)
             queue = self._waiting[client] = deque()
         if len(queue) >= self._most:
             return False
         queue.append(request)
         return True
 
-    def _begin(self, order: VtcOrder, account: str, latest: str) -> None:
+    def _level(self, tenant: str) -> tuple[VtcOrder, str]:
+        """Return the order of the tenants of this one's class, and the account with the highest counter among them."""
+        return (self._below, BACKGROUND + LATEST) if tenant.startswith(BACKGROUND) else (self._tenants, LATEST)
+
+    def _begin(self, order: VtcOrder, latest: str, account: str) -> None:
         """Let `account` wait behind its equals: it earned no credit and got no debt while it had nothing waiting."""
         self._counters.lift(account, order.lifted(account, latest))
         order.put(account, self._begun)
@@ -73,6 +85,7 @@ class PickerQueue:
     def next(self, fits: Callable[[RouteRequest], bool]) -> RouteRequest | None:
         """Take the first request that `fits`, of the tenant and its client with the least service, if there is one.
 
+        A background request is taken only if no other one fits.
         O(log n), and as much again for each client whose first request does not fit.
         """
 
@@ -80,7 +93,9 @@ class PickerQueue:
             return request if fits(request := self._waiting[client][0]) else None
 
         self._note_changed()
-        request = self._tenants.first_of(lambda tenant: self._clients[tenant].first_of(first_of))
+        request = None
+        for order in (self._tenants, self._below):
+            request = request or order.first_of(lambda tenant: self._clients[tenant].first_of(first_of))
         if request is not None:
             self.served(request.client)
             self._waiting[request.client].popleft()
@@ -91,7 +106,7 @@ class PickerQueue:
         """Record that a request of `client` is served, whether it waited or not."""
         tenant = tenant_account(tenant_of(client))
         for account, latest, waits in (
-            (tenant, LATEST, tenant in self._clients),
+            (tenant, self._level(tenant)[1], tenant in self._clients),
             (client, tenant + LATEST, client in self._waiting),
         ):
             if not waits:
@@ -110,7 +125,8 @@ class PickerQueue:
 
     def _note_changed(self) -> None:
         for account in self._counters.take_changed():
-            order = self._tenants if account in self._clients else self._clients[tenant_account(tenant_of(account))]
+            is_tenant = account in self._clients
+            order = self._level(account)[0] if is_tenant else self._clients[tenant_account(tenant_of(account))]
             order.changed(account)
 
     def _settle(self, client: str) -> None:
@@ -122,7 +138,7 @@ class PickerQueue:
         self._counters.rest(client)
         if not self._clients[tenant]:
             del self._clients[tenant]
-            self._tenants.discard(tenant)
+            self._level(tenant)[0].discard(tenant)
             self._counters.rest(tenant)
 
     def check_invariants(self) -> None:
@@ -135,7 +151,9 @@ class PickerQueue:
         for client in self._waiting:
             waiting.setdefault(tenant_account(tenant_of(client)), set()).add(client)
         assert waiting.keys() == self._clients.keys(), f"{self._clients.keys()} wait, not {waiting.keys()}"
-        self._tenants.check_invariants(self._clients)
+        below = {tenant for tenant in self._clients if tenant.startswith(BACKGROUND)}
+        self._below.check_invariants(below)
+        self._tenants.check_invariants(self._clients.keys() - below)
         for tenant, clients in self._clients.items():
             clients.check_invariants(waiting[tenant])
         active = set(self._counters.active)

@@ -12,7 +12,6 @@ import msgspec
 
 from fairlead.errors import Cancelled, ClientLimit, FairleadError, InvalidRequest
 from fairlead.v1 import inference_pb2
-from gateway import service_tiers
 from gateway.admission import Admission
 from gateway.call import Call, CallRequest, Receive, new_call, predicted_wait
 from gateway.core.call_commands import Accepted, Finished, Message
@@ -26,7 +25,7 @@ from gateway.http.event_stream import EventStream
 from gateway.http.logprobs import TextToken
 from gateway.http.request import HttpRequest
 from gateway.tenants import Credentials
-from serving import interaction_header
+from serving import interaction_header, service_tiers
 from serving.names import tenant_of
 from serving.rpc.message_body_limiter import MessageBodyLimiter
 from throttler.core.budgets import HEADER

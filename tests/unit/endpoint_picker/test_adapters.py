@@ -13,6 +13,7 @@ from endpoint_picker.adapter_reports import AdapterReports
 from endpoint_picker.app import endpoint_source, make_picker, serving
 from endpoint_picker.config import PickerConfig
 from endpoint_picker.core.endpoint_pool import Pick
+from endpoint_picker.core.picker_queue import background
 from endpoint_picker.core.service_counters import ServiceCounters
 from endpoint_picker.picker import Picker
 from endpoint_picker.request_body import Prompt
@@ -28,9 +29,11 @@ A, B = "10.0.0.1:8000", "10.0.0.2:8000"
 MODEL = scheduler_pb2.ModelInfo(name="m", block_tokens=16, kv_tokens=1600, max_running=8)
 
 
-def accepted(name: str, client: str = "ann", prompt_tokens: int = 10) -> scheduler_pb2.AcceptedRequest:
+def accepted(
+    name: str, client: str = "ann", prompt_tokens: int = 10, *, background: bool = False
+) -> scheduler_pb2.AcceptedRequest:
     return scheduler_pb2.AcceptedRequest(
-        request_id=name, attempt=1, client=client, prompt_tokens=prompt_tokens, weight=1.0
+        request_id=name, attempt=1, client=client, prompt_tokens=prompt_tokens, weight=1.0, background=background
     )
 
 
@@ -63,8 +66,11 @@ class Adapter:
 class Pool:
     """A picker that serves in this process, and a connection to it."""
 
-    def __init__(self, picker: Picker, adapters: AdapterReports, channel: grpc.aio.Channel) -> None:
+    def __init__(
+        self, picker: Picker, counters: ServiceCounters, adapters: AdapterReports, channel: grpc.aio.Channel
+    ) -> None:
         self.picker = picker
+        self.counters = counters
         self.adapters = adapters
         self.channel = channel
 
@@ -84,13 +90,14 @@ class Pool:
 @asynccontextmanager
 async def pool(**options: Any) -> AsyncIterator[Pool]:
     config = PickerConfig(listen="127.0.0.1:0", endpoints=f"{A},{B}", secret=SECRET, **options)
-    picker = make_picker(config, ServiceCounters())
+    counters = ServiceCounters()
+    picker = make_picker(config, counters)
     adapters = AdapterReports(picker)
     async with (
         serving(config, picker, endpoint_source(config), SoleLeadership(), adapters=adapters) as server,
         grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel,
     ):
-        yield Pool(picker, adapters, channel)
+        yield Pool(picker, counters, adapters, channel)
 
 
 async def test_requests_of_gateways_count_at_their_engines_until_they_end() -> None:
@@ -108,6 +115,15 @@ async def test_requests_of_gateways_count_at_their_engines_until_they_end() -> N
         await tried.until([0, 0])
         assert await adapter.call.read() is grpc.aio.EOF
         assert tried.adapters.attached == 0
+
+
+async def test_background_requests_of_gateways_are_charged_as_such() -> None:
+    async with pool() as tried:
+        adapter = Adapter(tried.channel)
+        await adapter.hello(A, accepted("background", background=True), accepted("interactive", "bob"))
+        await tried.until([2, 0])
+        charged = {name: tried.counters[name] for name in ("ann", background("ann"), "bob", background("bob"))}
+        assert charged == {"ann": 0, background("ann"): 10_000_000, "bob": 10_000_000, background("bob"): 0}
 
 
 async def test_service_through_gateways_sends_a_clients_next_requests_elsewhere() -> None:

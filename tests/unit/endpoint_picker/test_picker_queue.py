@@ -6,12 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from endpoint_picker.core.picker_queue import PickerQueue
+from endpoint_picker.core.picker_queue import PickerQueue, background
 from endpoint_picker.core.service_counters import ServiceCounters
 from global_scheduler.core.policies import RouteRequest
 from serving.cost import WEIGHT_ONE
 
-CLIENTS = ["a", "a/x", "a/y", "b/x", "b/x/y", "/", "c"]
+INTERACTIVE = ["a", "a/x", "a/y", "b/x", "b/x/y", "/", "c"]
+CLIENTS = [*INTERACTIVE, *map(background, ["a/x", "a/y", "b", "/"])]
 CLIENT = st.sampled_from(CLIENTS)
 MOST = 3
 
@@ -43,12 +44,15 @@ class NaiveLevel:
 
 
 class NaiveHeld:
-    """A level of tenants, and a level of clients for each."""
+    """A level of tenants for each class, and a level of clients for each tenant."""
 
     def __init__(self) -> None:
-        self.tenants = NaiveLevel()
+        self.classes = {"interactive": NaiveLevel(), "background": NaiveLevel()}
         self.clients = {client.partition("/")[0]: NaiveLevel() for client in CLIENTS}
         self.queues: dict[str, list[RouteRequest]] = {client: [] for client in CLIENTS}
+
+    def tenants(self, client: str) -> NaiveLevel:
+        return self.classes["interactive" if client in INTERACTIVE else "background"]
 
     def add(self, new: RouteRequest) -> bool:
         tenant = new.client.partition("/")[0]
@@ -56,7 +60,7 @@ class NaiveHeld:
             return False
         if not self.queues[new.client]:
             if not self.clients[tenant].waiting:
-                self.tenants.begins(tenant)
+                self.tenants(new.client).begins(tenant)
             self.clients[tenant].begins(new.client)
         self.queues[new.client].append(new)
         return True
@@ -66,10 +70,10 @@ class NaiveHeld:
         if not self.queues[client]:
             self.clients[tenant].waiting.remove(client)
             if not self.clients[tenant].waiting:
-                self.tenants.waiting.remove(tenant)
+                self.tenants(client).waiting.remove(tenant)
 
     def next(self, room: str) -> RouteRequest | None:
-        for tenant in self.tenants.in_order():
+        for tenant in [tenant for level in self.classes.values() for tenant in level.in_order()]:
             for client in self.clients[tenant].in_order():
                 if room not in self.queues[client][0].excluded:
                     self.served(client)
@@ -80,17 +84,17 @@ class NaiveHeld:
 
     def served(self, client: str) -> None:
         tenant = client.partition("/")[0]
-        self.tenants.served(tenant)
+        self.tenants(client).served(tenant)
         self.clients[tenant].served(client)
 
     def charge(self, client: str, micro: int) -> None:
         tenant = client.partition("/")[0]
-        self.tenants.counters[tenant] += micro
+        self.tenants(client).counters[tenant] += micro
         self.clients[tenant].counters[client] += micro
 
 
 class HeldMachine(RuleBasedStateMachine):
-    """Requests come, go and are taken; clients are charged and refunded, here and by another picker."""
+    """Requests of both classes come, go and are taken; clients are charged and refunded, here and by another picker."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -169,6 +173,25 @@ def test_tenants_share_alike_however_many_users_they_name_and_so_do_users_of_a_t
         of_many = [service[name] for name in names if name != "one"]
         assert abs(sum(of_many) - service["one"]) <= 2 * MOST_COST
         assert max(of_many) - min(of_many) <= 2 * MOST_COST
+
+
+def test_background_requests_go_when_no_other_one_fits_and_are_fair_among_themselves() -> None:
+    held = PickerQueue(1000, ServiceCounters())
+    for number in range(40):
+        held.add(request(number, background(("many/a", "many/b", "one")[number % 3])))
+    taken: Counter[str] = Counter()
+    for number in range(100, 112):
+        held.add(request(number, "one", "full"))
+        first = held.next(lambda _: True)
+        assert first is not None
+        assert first.client == "one"
+        held.add(request(number, "one", "full"))
+        second = held.next(lambda each: "full" not in each.excluded)
+        assert second is not None
+        held.charge(second.client, 10)
+        taken[second.client] += 1
+        assert held.next(lambda each: "full" in each.excluded) is not None
+    assert taken == {background("many/a"): 3, background("many/b"): 3, background("one"): 6}
 
 
 def test_who_comes_and_goes_gets_no_more_than_who_waits() -> None:

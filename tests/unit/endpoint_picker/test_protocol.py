@@ -359,6 +359,26 @@ async def test_requests_wait_for_room_fairly_and_too_many_of_a_client_are_answer
     assert await waiting[1].chosen() == [A]
 
 
+@pytest.mark.parametrize("served", [{"endpoints": A, "max_running": 1}], indirect=True)
+async def test_requests_of_the_background_class_wait_for_all_others(served: Served) -> None:
+    """A header asks for the class, or else the body does."""
+    first = served.stream()
+    await first.place(chat("x"), x_fairlead_user="ann")
+    waiting = [served.stream() for _ in range(3)]
+    asked = [("flex", b"{}"), ("", b'{"service_tier":"flex"}'), ("default", b'{"service_tier":"flex"}')]
+    for stream, (tier, body) in zip(waiting, asked, strict=True):
+        await stream.headers(x_fairlead_user="bob", x_fairlead_service_tier=tier)
+        await stream.body(body)
+        while served.picker.waiting < waiting.index(stream) + 1:
+            await served.health(NAME)
+    await first.answered(content_length="4")
+    await first.end()
+    for stream in (waiting[2], waiting[0]):
+        assert await stream.chosen() == [A]
+        stream.call.cancel()
+    assert await waiting[1].chosen() == [A]
+
+
 async def test_a_stream_that_only_observes_follows_a_request_to_its_end(served: Served) -> None:
     """The stream that placed the request ends first, without an answer."""
     placing, following = served.stream(), served.stream()

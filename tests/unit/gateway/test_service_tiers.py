@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from fairlead.errors import QueueFull
 from fairlead.v1 import inference_pb2_grpc, scheduler_pb2
 from gateway.core.client_limits import OpenCallLimiter, below
-from gateway.service_tiers import DEFAULT, FLEX, HEADER, granted
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Fleet
 from global_scheduler.wire import load_from
+from serving.service_tiers import DEFAULT, FLEX, HEADER, granted
 from simulation.spec import GLOBAL_POLICIES
 from tests.services import DEADLINE, Stack, eventually
 from tests.unit.gateway.http.http_client import TEXT, HttpClient, by

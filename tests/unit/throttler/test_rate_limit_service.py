@@ -42,6 +42,20 @@ def test_calls_over_the_limit_are_told_which_and_when_to_come_back(start_service
         assert client.admits(tenant="acme", user="bob"), "another user has a limit of his own"
 
 
+def test_background_calls_use_up_no_rate_and_count_towards_longer_budgets(
+    start_service: StartService, tmp_path: Path
+) -> None:
+    (tmp_path / "profiles.yaml").write_text("limits: {user_tokens_per_hour: 100000}")
+    with client_of(start_service("throttler", throttle="oit:2", profiles=tmp_path / "profiles.yaml")) as client:
+        flex = {**ANN, "service_tier": "flex"}
+        assert all(client.admits(**flex) for _ in range(5))
+        assert [client.admits(**ANN, service_tier="default") for _ in range(3)] == [True, True, False]
+        large = ratelimit_pb2.RateLimitRequest(
+            domain="fairlead", descriptors=[descriptor({**flex, "user": "bob"}, 90_000)]
+        )
+        assert [client.send(large).overall_code for _ in range(2)] == [OK, OVER_LIMIT]
+
+
 def test_the_example_of_a_gateway_of_ones_own_asks(start_service: StartService) -> None:
     service, said = start_service("throttler", throttle="oit:1"), []
     for _ in range(2):
