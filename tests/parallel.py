@@ -23,6 +23,7 @@ LONGEST = (
     "tests/system/vllm/test_flood.py",
     "tests/system/deploy/test_rehearsal.py",
     "tests/system/deploy/test_production_rehearsal.py",
+    "tests/system/deploy/test_upgrades_rehearsal.py",
     "tests/system/install/*",
     "tests/unit/gateway/test_failover.py",
     "tests/unit/cli/test_up.py",
@@ -30,6 +31,10 @@ LONGEST = (
     "tests/unit/local_worker/engine/test_exactness.py",
     "tests/unit/local_worker/engine/test_default_model.py",
     "tests/unit/local_worker/core/test_batcher.py",
+    "tests/unit/local_worker/core/test_classes.py",
+    "tests/unit/local_worker/core/test_fair_slices.py",
+    "tests/unit/lab/bench/test_gpu_quick.py",
+    "tests/unit/lab/rehearsal/test_*.py",
     "tests/unit/serving/test_waiting_calls.py",
 )
 # Folders whose files share what takes long to make: a distribution that is built, a browser that is started.

@@ -132,8 +132,11 @@ class PageTree:
             assert group.weights == weights, f"weights of {group.path}"
         accounts: set[PageAccount] = {*self, *groups}
         for account in accounts:
-            below = [leaf for leaf in self if account in (leaf, *leaf.above)]
-            for name in ("held", "idle", "kept", "running"):
-                total = sum(getattr(leaf, name) for leaf in below)
-                assert getattr(account, name) == total, f"{account.path}: {name} {getattr(account, name)}, not {total}"
             account.check_rank()
+        for name in ("held", "idle", "kept", "running"):
+            totals = Counter[PageAccount]()
+            for leaf in self:
+                totals.update(dict.fromkeys((leaf, *leaf.above), getattr(leaf, name)))
+            for account in accounts:
+                value = getattr(account, name)
+                assert value == totals[account], f"{account.path}: {name} {value}, not {totals[account]}"
