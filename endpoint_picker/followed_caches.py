@@ -35,9 +35,11 @@ class FollowedCache:
                     self._check_size(event)
                     self._changed(stored=self._blocks.stored(*event))
                 case RemovedBlocks():
-                    self._changed(evicted=self._blocks.removed(event.names))
+                    self._changed(evicted=self._blocks.removed(*event))
                 case AllRemoved():
                     self._changed(evicted=self._blocks.cleared())
+        for change in self._blocks.take_slower():
+            self._picker.pool.slower_cache_changed(self._address, change)
 
     def clear(self) -> None:
         """Forget all blocks."""
@@ -48,7 +50,8 @@ class FollowedCache:
         self._picker.pool.cache_changed(self._address, stored, evicted)
 
     def _check_size(self, event: StoredBlocks) -> None:
-        if len(event.tokens) != self._block_tokens * len(event.names) and not self._is_strange:
+        is_strange = len(event.tokens) not in (0, self._block_tokens * len(event.names))
+        if is_strange and not self._is_strange:
             self._is_strange = True
             size = len(event.tokens) // max(1, len(event.names))
             log.warning(

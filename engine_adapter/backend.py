@@ -167,6 +167,7 @@ class AdapterBackend:
         for request in self._batch.take_left():
             self._streams.pop(request).cancel()
         update = self._machine.take_update(now, is_healthy=self._is_here)
+        update.slower = self._blocks.take_slower()
         for ended in update.events.ended:
             self._outputs.pop(ended.request, None)
         self._expect_deadline(now)
@@ -284,7 +285,7 @@ class AdapterBackend:
                 case StoredBlocks():
                     cache.cached(self._blocks.stored(*event))
                 case RemovedBlocks():
-                    cache.evicted(self._blocks.removed(event.names))
+                    cache.evicted(self._blocks.removed(*event))
                 case AllRemoved():
                     cache.evicted(self._blocks.cleared())
         self._soon()

@@ -224,6 +224,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
             self._detach(earlier)
             earlier.close()
         member = self._dispatcher.attached(identity, cached, time.monotonic())
+        self._slower_progressed(member, hello.slower)
         self._accepted(member, hello.requests)
         attachment = self._attachments[hello.worker] = WorkerAttachment(hello, member)
         self._check_cost(hello)
@@ -266,6 +267,12 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         for end in progress.ended:
             self._dispatcher.ended(member, end.request_id, end.attempt, end.started, end.output_tokens)
         self._dispatcher.progressed(member, cached, evicted)
+        self._slower_progressed(member, progress.slower)
+
+    def _slower_progressed(self, member: Member, messages: Iterable[scheduler_pb2.SlowerBlocks]) -> None:
+        for message in messages:
+            cached, evicted = runs_from(message.cached, "slower.cached"), packed(message.evicted, "slower.evicted")
+            self._dispatcher.slower_progressed(member, message.tier, cached, evicted)
 
     def _accepted(self, member: Member, messages: Iterable[scheduler_pb2.AcceptedRequest]) -> None:
         for message in messages:

@@ -14,6 +14,7 @@ from local_worker.core.events import RequestAccepted, RequestEnded, WorkerUpdate
 from local_worker.core.load import ClientAccountReport
 from local_worker.core.report_pacing import ReportPacing
 from local_worker.core.request import Request
+from local_worker.slower_blocks import SlowerBlocks
 from local_worker.wire import to_accepted, to_block_runs, to_client_service, to_computed_prompt, to_request_end
 from local_worker.worker_snapshot import WorkerSnapshot
 from serving.blocks import pack_digests
@@ -53,6 +54,7 @@ class SchedulerAttachment:
         self._services: dict[str, ClientAccountReport] = {}  # accounts to report, the longest pending first
         # Digest -> parent, or None when evicted: the latest change of each digest since the last report.
         self._blocks: dict[int, int | None] = {}
+        self._slower = SlowerBlocks()
         self._accepted: list[RequestAccepted] = []
         self._computed: list[Request] = []
         self._ended: list[RequestEnded] = []
@@ -80,7 +82,8 @@ class SchedulerAttachment:
         self._ended.extend(update.events.ended)
         if update.events.accepted or update.events.computed or update.events.ended:
             self.pacing.requests_changed()
-        if self._blocks:
+        self._slower.changed(update.slower, keeps_evicted=True)
+        if self._blocks or self._slower:
             self.pacing.blocks_changed()
         if update.load is not None:
             self.pacing.queue_is(update.load.waiting)
@@ -125,6 +128,7 @@ class SchedulerAttachment:
     async def _reports(self) -> AsyncIterator[scheduler_pb2.WorkerReport]:
         """Yield the messages of one stream, of which it is the only writer."""
         self._blocks, self._accepted, self._computed, self._ended = {}, [], [], []
+        self._slower = SlowerBlocks()
         self._services = dict(self._snapshot.services.items())
         self.pacing = ReportPacing()
         self._attached = True
@@ -157,8 +161,10 @@ class SchedulerAttachment:
             ended=map(to_request_end, self._ended),
             evicted=pack_digests([digest for digest, parent in self._blocks.items() if parent is None]),
             cached=to_block_runs((digest, parent) for digest, parent in self._blocks.items() if parent is not None),
+            slower=self._slower.messages(),
         )
         self._blocks, self._accepted, self._computed, self._ended = {}, [], [], []
+        self._slower = SlowerBlocks()
         self.pacing.progress_told(now)
         return progress
 

@@ -7,6 +7,7 @@ from fairlead.v1 import scheduler_pb2
 from local_worker.core.events import RequestAccepted, WorkerUpdate
 from local_worker.core.load import ClientAccountReport, EngineLoad
 from local_worker.core.request import Request
+from local_worker.slower_blocks import SlowerBlocks
 from local_worker.wire import to_accepted, to_block_runs, to_load
 from serving.bounded_client_map import MOST_IDLE, BoundedClientMap
 
@@ -39,6 +40,7 @@ class WorkerSnapshot:
         self._draining_until = 0.0
         self._delivered_at = 0.0
         self._cached: dict[int, int] = {}  # digest of each cached block -> that of its parent; parents first
+        self._slower = SlowerBlocks()
         self._requests: dict[Request, RequestAccepted] = {}  # waiting and running requests
 
     def deliver(self, update: WorkerUpdate) -> None:
@@ -59,6 +61,7 @@ class WorkerSnapshot:
             # Removed before it is inserted: a block that is cached again must follow its parent.
             self._cached.pop(digest, None)
             self._cached[digest] = parent
+        self._slower.changed(update.slower, keeps_evicted=False)
         for accepted in update.events.accepted:
             self._requests[accepted.request] = accepted
         for request in update.events.computed:
@@ -71,6 +74,7 @@ class WorkerSnapshot:
         hello = scheduler_pb2.Hello()
         hello.CopyFrom(self._hello)
         hello.cached.extend(to_block_runs(self._cached.items()))
+        hello.slower.extend(self._slower.messages())
         hello.requests.extend(map(to_accepted, self._requests.values()))
         return hello
 

@@ -20,6 +20,7 @@ from global_scheduler.core.fleet import Fleet, Member, WorkerIdentity
 from global_scheduler.core.policies import RoutePolicy, RouteRequest
 from serving.blocks import BlockRun, Link, pack_digests, runs
 from serving.cost import Cost, charge
+from serving.kv_events.core.block_rehash import TierChange
 
 POOL = "pool"  # the dispatcher's one model: every endpoint of a pool serves every model of it, from one queue
 REST_SECONDS = 10.0
@@ -135,6 +136,11 @@ class EndpointPool:
             blocks = self._blocks[address] = ReportedBlocks()
         blocks.changed(stored, evicted)
         self._dispatcher.progressed(member, runs(stored), pack_digests(evicted))
+
+    def slower_cache_changed(self, address: str, change: TierChange) -> None:
+        """Record what has changed in slower memories of an endpoint; an unknown endpoint changes nothing."""
+        if (member := self._fleet.find(address)) is not None:
+            self._dispatcher.slower_progressed(member, change.tier, runs(change.cached), pack_digests(change.evicted))
 
     def others(self, addresses: Collection[str]) -> frozenset[str]:
         """Return the endpoints that are not among `addresses`: those to exclude where these are the only ones."""

@@ -99,7 +99,7 @@ class WorkerReport(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping[str, _Any]]] = ..., load: _Optional[_Union[Load, _Mapping[str, _Any]]] = ..., progress: _Optional[_Union[Progress, _Mapping[str, _Any]]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("worker", "instance", "address", "model", "cached", "requests", "models", "engine_address")
+    __slots__ = ("worker", "instance", "address", "model", "cached", "requests", "models", "engine_address", "slower")
     WORKER_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -108,6 +108,7 @@ class Hello(_message.Message):
     REQUESTS_FIELD_NUMBER: _ClassVar[int]
     MODELS_FIELD_NUMBER: _ClassVar[int]
     ENGINE_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    SLOWER_FIELD_NUMBER: _ClassVar[int]
     worker: str
     instance: str
     address: str
@@ -116,7 +117,18 @@ class Hello(_message.Message):
     requests: _containers.RepeatedCompositeFieldContainer[AcceptedRequest]
     models: _containers.RepeatedCompositeFieldContainer[ModelInfo]
     engine_address: str
-    def __init__(self, worker: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., model: _Optional[_Union[ModelInfo, _Mapping[str, _Any]]] = ..., cached: _Optional[_Iterable[_Union[BlockRun, _Mapping[str, _Any]]]] = ..., requests: _Optional[_Iterable[_Union[AcceptedRequest, _Mapping[str, _Any]]]] = ..., models: _Optional[_Iterable[_Union[ModelInfo, _Mapping[str, _Any]]]] = ..., engine_address: _Optional[str] = ...) -> None: ...
+    slower: _containers.RepeatedCompositeFieldContainer[SlowerBlocks]
+    def __init__(self, worker: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., model: _Optional[_Union[ModelInfo, _Mapping[str, _Any]]] = ..., cached: _Optional[_Iterable[_Union[BlockRun, _Mapping[str, _Any]]]] = ..., requests: _Optional[_Iterable[_Union[AcceptedRequest, _Mapping[str, _Any]]]] = ..., models: _Optional[_Iterable[_Union[ModelInfo, _Mapping[str, _Any]]]] = ..., engine_address: _Optional[str] = ..., slower: _Optional[_Iterable[_Union[SlowerBlocks, _Mapping[str, _Any]]]] = ...) -> None: ...
+
+class SlowerBlocks(_message.Message):
+    __slots__ = ("tier", "cached", "evicted")
+    TIER_FIELD_NUMBER: _ClassVar[int]
+    CACHED_FIELD_NUMBER: _ClassVar[int]
+    EVICTED_FIELD_NUMBER: _ClassVar[int]
+    tier: int
+    cached: _containers.RepeatedCompositeFieldContainer[BlockRun]
+    evicted: bytes
+    def __init__(self, tier: _Optional[int] = ..., cached: _Optional[_Iterable[_Union[BlockRun, _Mapping[str, _Any]]]] = ..., evicted: _Optional[bytes] = ...) -> None: ...
 
 class BlockRun(_message.Message):
     __slots__ = ("parent", "digests")
@@ -273,18 +285,20 @@ class ClientService(_message.Message):
     def __init__(self, client: _Optional[str] = ..., service: _Optional[float] = ..., balance: _Optional[float] = ..., waiting: _Optional[int] = ..., running: _Optional[int] = ..., weighted_service: _Optional[float] = ...) -> None: ...
 
 class Progress(_message.Message):
-    __slots__ = ("evicted", "ended", "cached", "accepted", "computed")
+    __slots__ = ("evicted", "ended", "cached", "accepted", "computed", "slower")
     EVICTED_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
     CACHED_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     COMPUTED_FIELD_NUMBER: _ClassVar[int]
+    SLOWER_FIELD_NUMBER: _ClassVar[int]
     evicted: bytes
     ended: _containers.RepeatedCompositeFieldContainer[RequestEnd]
     cached: _containers.RepeatedCompositeFieldContainer[BlockRun]
     accepted: _containers.RepeatedCompositeFieldContainer[AcceptedRequest]
     computed: _containers.RepeatedCompositeFieldContainer[ComputedPrompt]
-    def __init__(self, evicted: _Optional[bytes] = ..., ended: _Optional[_Iterable[_Union[RequestEnd, _Mapping[str, _Any]]]] = ..., cached: _Optional[_Iterable[_Union[BlockRun, _Mapping[str, _Any]]]] = ..., accepted: _Optional[_Iterable[_Union[AcceptedRequest, _Mapping[str, _Any]]]] = ..., computed: _Optional[_Iterable[_Union[ComputedPrompt, _Mapping[str, _Any]]]] = ...) -> None: ...
+    slower: _containers.RepeatedCompositeFieldContainer[SlowerBlocks]
+    def __init__(self, evicted: _Optional[bytes] = ..., ended: _Optional[_Iterable[_Union[RequestEnd, _Mapping[str, _Any]]]] = ..., cached: _Optional[_Iterable[_Union[BlockRun, _Mapping[str, _Any]]]] = ..., accepted: _Optional[_Iterable[_Union[AcceptedRequest, _Mapping[str, _Any]]]] = ..., computed: _Optional[_Iterable[_Union[ComputedPrompt, _Mapping[str, _Any]]]] = ..., slower: _Optional[_Iterable[_Union[SlowerBlocks, _Mapping[str, _Any]]]] = ...) -> None: ...
 
 class ComputedPrompt(_message.Message):
     __slots__ = ("request_id", "attempt")

@@ -21,7 +21,7 @@ class BlockIndex:
     """
 
     def __init__(self, max_blocks: int) -> None:
-        self._max_blocks = max_blocks
+        self.max_blocks = max_blocks
         self._tree = BlockTree()
 
     def __len__(self) -> int:
@@ -125,10 +125,10 @@ class BlockIndex:
     def _shrink(self) -> bool:
         """Drop blocks until the index fits; return False if outstanding requests need all that could be dropped."""
         spared = 0
-        while self._tree.blocks > self._max_blocks:
+        while self._tree.blocks > self.max_blocks:
             oldest = self._tree.oldest
             if oldest.expected is None:
-                excess = (self._tree.blocks - self._max_blocks) * DIGEST_BYTES
+                excess = (self._tree.blocks - self.max_blocks) * DIGEST_BYTES
                 self._tree.trim(oldest, min(excess, len(oldest.digests)))
             elif spared == MAX_SPARED:
                 return False
@@ -140,7 +140,7 @@ class BlockIndex:
     def check_invariants(self) -> None:
         """Raise AssertionError unless the tree is sound and fits."""
         self._tree.check_invariants()
-        assert len(self) <= self._max_blocks, f"{len(self)} blocks, at most {self._max_blocks} fit"
+        assert len(self) <= self.max_blocks, f"{len(self)} blocks, at most {self.max_blocks} fit"
 
 
 def _cut(runs: Sequence[BlockRun]) -> Iterator[BlockRun]:

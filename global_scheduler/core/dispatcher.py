@@ -15,6 +15,7 @@ from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.fleet import Fleet, Member, WorkerIdentity, WorkerLoad
 from global_scheduler.core.overload import Overload
 from global_scheduler.core.policies import Candidates, RoutePolicy, RouteRequest
+from global_scheduler.core.slower_index import SlowerIndex
 from serving.blocks import BlockRun
 
 AttemptKey = tuple[str, int]  # request id, attempt
@@ -53,6 +54,7 @@ class Dispatcher:
         self.placed_by_others = 0  # requests that another process placed, which a worker reported
         self._undone: dict[AttemptKey, None] = {}  # recent ones that were withdrawn, or lost with their worker
         self._index = index
+        self._slower = SlowerIndex(index.max_blocks)
         self._fleet = fleet
         self._assignments: dict[AttemptKey, Assignment] = {}
         self._unaccepted: dict[
@@ -69,6 +71,8 @@ class Dispatcher:
         if not candidates:
             return None
         matches = self._index.matches(request.digests, candidates)
+        if self._slower:
+            matches = self._slower.lengthened(matches, request.digests)
         block_tokens = self._fleet.at(matches[-1][0].bit_length() - 1).identity.block_tokens
         queues = self._fleet.all_queues if request.background else self._fleet.queues
         choice = Candidates(matches, block_tokens, self._fleet.waiting, queues)
@@ -77,6 +81,8 @@ class Dispatcher:
         # A worker of another model revision caches these tokens under other digests.
         is_same = member.identity.revisions[request.model] == request.revision
         expected = is_same and self._index.expect(member.slot, request.digests)
+        if expected:
+            self._slower.expect(member.slot, request.digests)
         assignment = self._book(key, request, member, candidates, matched_tokens, expected, source)
         self._unaccepted.setdefault(source, {})[key] = None
         return assignment
@@ -133,8 +139,9 @@ class Dispatcher:
         self._count(assignment.request, member, -1)
         if assignment.expected:
             # The first output token exists only after the whole prompt is computed.
-            settle = self._index.confirm if output_tokens else self._index.withdraw
-            settle(member.slot, assignment.request.digests)
+            for index in (self._index, self._slower):
+                settle = index.confirm if output_tokens else index.withdraw
+                settle(member.slot, assignment.request.digests)
         self._policy_of(assignment.request).ended(assignment.request, member.slot, assignment.booked, output_tokens)
 
     def attached(self, identity: WorkerIdentity, cached: Sequence[BlockRun], now: float) -> Member:
@@ -157,6 +164,12 @@ class Dispatcher:
             if cached:
                 self._index.cached(member.slot, cached)
 
+    def slower_progressed(self, member: Member, tier: int, cached: Sequence[BlockRun], evicted: bytes) -> None:
+        """Record changes of what a worker holds in the memory of `tier` or a faster one, as `progressed` does those of
+        the device's."""
+        if self._fleet.is_current(member):
+            self._slower.changed(member.slot, tier, cached, evicted)
+
     def lost(self, member: Member) -> None:
         """Remove a member whose attachment ended, with its bookings and blocks."""
         if not self._fleet.is_current(member):
@@ -165,6 +178,7 @@ class Dispatcher:
             self._take(key)
             self._remember(key)
         self._index.forget(member.slot)
+        self._slower.forget(member.slot)
         self.policy.forget(member.slot)
         if self._below is not self.policy:
             self._below.forget(member.slot)
@@ -192,7 +206,7 @@ class Dispatcher:
 
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when the state is impossible."""
-        for part in (self.policy, self._below, self._index, self._fleet):
+        for part in (self.policy, self._below, self._index, self._slower, self._fleet):
             part.check_invariants()
         outstanding: dict[str, int] = {}
         for member in [assignment.member for assignment in self._assignments.values()]:
@@ -252,3 +266,4 @@ class Dispatcher:
         self._policy_of(assignment.request).refunded(assignment.request, member.slot, assignment.booked)
         if assignment.expected:
             self._index.withdraw(member.slot, assignment.request.digests)
+            self._slower.withdraw(member.slot, assignment.request.digests)

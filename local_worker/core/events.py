@@ -15,6 +15,7 @@ from local_worker.core.load import ClientAccountReport, EngineLoad
 from local_worker.core.logprobs import SpelledLogprobs
 from local_worker.core.request import Request
 from serving.blocks import Link
+from serving.kv_events.core.block_rehash import TierChange
 
 
 class RequestAccepted(NamedTuple):
@@ -74,6 +75,7 @@ class WorkerUpdate:
     events: RequestEvents = field(default_factory=RequestEvents)
     cached: tuple[Link, ...] = ()
     evicted: tuple[int, ...] = ()
+    slower: Sequence[TierChange] = ()  # in the memories of an engine that has slower ones
     load: EngineLoad | None = None  # None: it follows with a later update
     accounts: list[ClientAccountReport] = field(default_factory=list)  # those that changed; they come with the load
     oldest_queued_at: float | None = None  # seconds, on the clock of the worker's `now`; it comes with the load

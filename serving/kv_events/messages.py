@@ -5,7 +5,8 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-DEVICE = (None, "GPU")  # the memory that requests compute in; other tiers do not count
+from serving.kv_events.core.tiers import DEVICE, TIER_OF_MEDIUM
+
 ALL_BATCHES = (-1).to_bytes(8, "big", signed=True)  # the number that ends a replay
 Name = int | bytes | str  # of a block
 TokenId = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
@@ -60,18 +61,23 @@ class _RemovedInArray(msgspec.Struct, array_like=True):
 
 
 class StoredBlocks(NamedTuple):
-    """Consecutive blocks that were cached: the engine's names, tokens of all of them, and the cache scope."""
+    """Consecutive blocks that were cached: the engine's names, tokens of all of them, the cache scope, and the memory.
+
+    Of blocks in a slower memory an engine may tell no tokens.
+    """
 
     names: Sequence[Name]
     parent: Name | None
     tokens: Sequence[int]
     scope: str
+    tier: int = DEVICE
 
 
 class RemovedBlocks(NamedTuple):
-    """Blocks of each of which one copy was evicted."""
+    """Blocks of each of which one copy was evicted from a memory."""
 
     names: Sequence[Name]
+    tier: int = DEVICE
 
 
 class AllRemoved(NamedTuple):
@@ -89,10 +95,11 @@ class KvBatch(NamedTuple):
 
 
 def decode_batch(payload: bytes) -> KvBatch:
-    """Return the events in `payload` that concern blocks of texts on the engine's device.
+    """Return the events in `payload` that concern blocks of texts in the engine's own memories.
 
-    Left out are other memories, other models (LoRA), prompts that are not only text, all but the first group of layers,
-    and kinds of events that are unknown. Raises msgspec.DecodeError or RecursionError for what is no message of vLLM.
+    Left out are memories elsewhere, other models (LoRA), prompts that are not only text, all but the first group of
+    layers, and kinds of events that are unknown. Raises msgspec.DecodeError or RecursionError for what is no message of
+    vLLM.
     """
     batch = _batch.decode(payload)
     events = (_event(bytes(raw)) for raw in batch.events)
@@ -109,8 +116,8 @@ def _event(raw: bytes) -> KvEvent | None:
             return _text_blocks(stored.decode(raw))
         case "BlockRemoved":
             gone = removed.decode(raw)
-            is_other = gone.medium not in DEVICE or (isinstance(gone, _Removed) and gone.group_idx)
-            return None if is_other else RemovedBlocks(_names(gone.block_hashes))
+            is_other = gone.medium not in TIER_OF_MEDIUM or (isinstance(gone, _Removed) and gone.group_idx)
+            return None if is_other else RemovedBlocks(_names(gone.block_hashes), TIER_OF_MEDIUM[gone.medium])
         case "AllBlocksCleared":
             return AllRemoved()
         case _:
@@ -118,7 +125,7 @@ def _event(raw: bytes) -> KvEvent | None:
 
 
 def _text_blocks(event: _Stored | _StoredInArray) -> StoredBlocks | None:
-    if event.medium not in DEVICE or event.lora_id is not None or event.lora_name is not None:
+    if event.medium not in TIER_OF_MEDIUM or event.lora_id is not None or event.lora_name is not None:
         return None
     parent, extra = event.parent_block_hash, None
     if isinstance(event, _Stored):
@@ -132,7 +139,8 @@ def _text_blocks(event: _Stored | _StoredInArray) -> StoredBlocks | None:
         return None
     if parent is not None:
         _names([parent])
-    return StoredBlocks(_names(event.block_hashes), parent, event.token_ids, "".join(salts))
+    tier = TIER_OF_MEDIUM[event.medium]
+    return StoredBlocks(_names(event.block_hashes), parent, event.token_ids, "".join(salts), tier)
 
 
 def _names(given: list[Any]) -> list[Name]:

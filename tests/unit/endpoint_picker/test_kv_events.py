@@ -181,6 +181,17 @@ async def test_requests_go_where_events_say_that_their_blocks_are(monkeypatch: p
         await until(picker, prompt, (addresses[1], 12))
         await publishers[1].publish([{"type": "BlockRemoved", "block_hashes": [str(TOKENS)], "medium": "GPU"}])
         await until(picker, prompt, (addresses[1], 8))
+        await publishers[1].publish([stored(TOKENS)])
+        await until(picker, prompt, (addresses[1], 12))
+        names = [str(TOKENS[:end]) for end in (4, 8, 12)]
+        gone = [{"type": "BlockRemoved", "block_hashes": [name], "medium": "GPU"} for name in names[::-1]]
+        offloaded = {"type": "BlockStored", "block_hashes": names, "token_ids": [], "medium": "CPU"}
+        await publishers[1].publish([offloaded, *gone, *gone[1:]])
+        await until(picker, prompt, (addresses[1], 8))
+        await publishers[1].publish([{"type": "BlockRemoved", "block_hashes": names[::-1], "medium": "CPU"}])
+        await until(picker, prompt, (addresses[0], 4))
+        await publishers[1].publish([stored(TOKENS[:8])])
+        await until(picker, prompt, (addresses[1], 8))
         picker.set_endpoints(addresses[:1])
         picker.set_endpoints(addresses)
         await until(picker, prompt, (addresses[0], 4))

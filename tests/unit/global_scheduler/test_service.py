@@ -14,7 +14,7 @@ from fairlead.v1 import scheduler_pb2_grpc
 from global_scheduler.app import main, make_server, make_service
 from global_scheduler.config import SchedulerConfig
 from global_scheduler.core import overload
-from serving.blocks import pack_digests
+from serving.blocks import pack_digests, reversed_digests
 from serving.rpc.channel import open_channel, secret_metadata
 from serving.rpc.server import Server
 from tests.services import DEADLINE
@@ -248,7 +248,17 @@ async def test_clients_are_listed_with_their_sums_over_all_workers(channel: grpc
 async def test_progress_moves_the_index(channel: grpc.aio.Channel) -> None:
     worker = await attach(channel)
     gateway = scheduler_pb2_grpc.SchedulerStub(channel).Dispatch(metadata=METADATA)
-    steps = [(pb.Progress(cached=[pb.BlockRun(digests=CHAIN)]), 48), (pb.Progress(evicted=pack_digests([3])), 32)]
+    on_host, none = (
+        pb.SlowerBlocks(tier=1, cached=[pb.BlockRun(digests=CHAIN)]),
+        pb.SlowerBlocks(tier=1, evicted=reversed_digests(CHAIN)),
+    )
+    steps = [
+        (pb.Progress(cached=[pb.BlockRun(digests=CHAIN)]), 48),
+        (pb.Progress(evicted=pack_digests([3])), 32),
+        (pb.Progress(evicted=pack_digests([2, 1])), 0),
+        (pb.Progress(slower=[on_host]), 32),  # three blocks, less what it costs to load them
+        (pb.Progress(slower=[none, pb.SlowerBlocks(tier=99, cached=[pb.BlockRun(digests=CHAIN)])]), 0),
+    ]
     for number, (progress, matched) in enumerate(steps, start=1):
         await worker.write(pb.WorkerReport(progress=progress))
         # A load behind it on the same stream says when the progress has been read.

@@ -13,8 +13,10 @@ from local_worker.core.load import ClientAccountReport, EngineLoad
 from local_worker.wire import to_accepted, to_computed_prompt
 from local_worker.worker_snapshot import WorkerSnapshot
 from serving import endpoint_names
-from serving.blocks import pack_digests
+from serving.blocks import pack_digests, unpack_digests
 from serving.endpoint_names import EndpointNames
+from serving.kv_events.core.block_rehash import TierChange
+from serving.kv_events.core.tiers import DISK, HOST
 from serving.rpc.server import Server
 from tests.unit.local_worker.engine.driving import make_request
 
@@ -282,3 +284,23 @@ async def test_requests_without_steps_are_reported(attached: tuple[Listener, Att
     await listener.load(lambda load: load.stalled_seconds > 0.1)
     worker.deliver(WorkerUpdate(load=EngineLoad()))
     await listener.load(lambda load: load.stalled_seconds == 0)
+
+
+async def test_a_scheduler_is_told_what_slower_memories_hold(attached: tuple[Listener, AttachedWorker]) -> None:
+    listener, worker = attached
+    await listener.load(lambda load: True)
+    worker.deliver(WorkerUpdate(slower=[TierChange(HOST, [(1, 0), (2, 1)], []), TierChange(DISK, [(1, 0)], [])]))
+    worker.deliver(WorkerUpdate(slower=[TierChange(HOST, [(3, 2)], [2, 1]), TierChange(HOST, [(1, 0)], [3])]))
+    told = list[scheduler_pb2.SlowerBlocks]()
+    async with asyncio.timeout(WAIT):
+        while not told:
+            told += (await listener.reports.get()).progress.slower
+    host, disk = told
+    assert (host.tier, unpack_digests(host.evicted), disk.tier, disk.evicted) == (HOST, (2, 3), DISK, b"")
+    assert [(run.parent, unpack_digests(run.digests)) for run in host.cached] == [(0, (1,))]
+    snapshot = {message.tier: message for message in worker.snapshot.hello().slower}
+    assert {tier: unpack_digests(message.cached[0].digests) for tier, message in snapshot.items()} == {
+        HOST: (1,),
+        DISK: (1,),
+    }
+    assert not any(message.evicted for message in snapshot.values())

@@ -11,6 +11,7 @@ from endpoint_picker.app import make_picker
 from endpoint_picker.config import PickerConfig
 from endpoint_picker.core.service_counters import ServiceCounters
 from endpoint_picker.followed_caches import FollowedCache
+from serving.kv_events.core.tiers import DEVICE, DISK, HOST
 from serving.kv_events.messages import AllRemoved, KvEvent, RemovedBlocks, StoredBlocks, decode_batch
 
 STORED = {
@@ -47,7 +48,7 @@ def test_events_are_maps_or_arrays() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"medium": "CPU"},
+        {"medium": "EXTERNAL"},
         {"group_idx": 1},
         {"lora_name": "adapter"},
         {"lora_id": 1},
@@ -58,8 +59,17 @@ def test_events_are_maps_or_arrays() -> None:
         {"type": "BlockMoved"},
     ],
 )
-def test_blocks_that_are_not_text_on_the_device_are_left_out(changes: dict[str, Any]) -> None:
+def test_blocks_that_are_not_text_in_a_memory_of_the_engine_are_left_out(changes: dict[str, Any]) -> None:
     assert decoded({**STORED, **changes}) == []
+
+
+@pytest.mark.parametrize(
+    ("medium", "tier"), [("GPU", DEVICE), ("CPU", HOST), ("CPU_PINNED", HOST), ("STORAGE", DISK), ("DISK", DISK)]
+)
+def test_the_memory_of_a_block_is_read(medium: str, tier: int) -> None:
+    named = {"type": "BlockStored", "block_hashes": [7], "token_ids": [], "block_size": 0, "medium": medium}
+    gone = {"type": "BlockRemoved", "block_hashes": [7], "medium": medium}
+    assert decoded(named, gone) == [StoredBlocks([7], None, [], "", tier), RemovedBlocks([7], tier)]
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xc1", msgspec.msgpack.encode(3), msgspec.msgpack.encode([1.0, [{}], 0])])
@@ -86,7 +96,7 @@ FIELDS = {
     "token_ids": st.lists(st.integers(0, 3), max_size=6),
     "block_size": st.just(2),
     "lora_id": st.none(),
-    "medium": st.sampled_from([None, "GPU", "CPU"]),
+    "medium": st.sampled_from([None, "GPU", "CPU", "STORAGE"]),
     "lora_name": st.none(),
     "extra_keys": st.none() | st.lists(st.none() | st.lists(st.text(max_size=2), max_size=2), max_size=3),
     "group_idx": st.sampled_from([None, 0, 1]),
