@@ -13,7 +13,7 @@ from lab.bench.flood.phase import Phase
 from lab.bench.flood.trial import ask
 from lab.bench.flood.workload import QUIET, WORDS, Asked, Workload
 from lab.bench.gpu.model_folder import written_model
-from lab.bench.gpu.row import Row
+from lab.bench.gpu.row import Figure, Row
 from lab.bench.gpu.scale import Crowd, Scale
 from lab.bench.gpu.subject import Subject
 from lab.bench.neighbours.quiet import QuietUser
@@ -30,12 +30,12 @@ def rows(subject: Subject) -> Iterator[Row]:
     scale = subject.scale
     with written_model(subject) as model:
         for policy in POLICIES:
-            with _stack(subject, policy, model) as stack:
-                asyncio.run(_phase(stack.gateway, None, scale.neighbour_ramp, 0.0, scale))  # as a warm-up
+            with _stack(subject, policy, model) as stack, asyncio.Runner() as loop:
+                loop.run(_phase(stack.gateway, None, scale.neighbour_ramp, 0.0, scale))  # as a warm-up
                 for crowd in (None, *scale.crowds):
                     ramp, seconds = scale.neighbour_ramp, scale.neighbour_seconds
-                    phase = asyncio.run(_phase(stack.gateway, crowd, ramp, seconds, scale))
-                    yield _row(f"{policy}, {crowd.name if crowd else 'alone'}", phase)
+                    phase = loop.run(_phase(stack.gateway, crowd, ramp, seconds, scale))
+                    yield _row(policy, crowd, phase)
 
 
 def _stack(subject: Subject, policy: str, model: Path) -> Stack:
@@ -72,22 +72,27 @@ async def _repeat(neighbour: QuietUser, crowd: Crowd) -> None:
         await neighbour.call(CROWD, Asked(" ".join(dice.choices(WORDS, k=crowd.prompt)), crowd.output))
 
 
-def _row(case: str, phase: Phase) -> Row:
+def _row(policy: str, crowd: Crowd | None, phase: Phase) -> Row:
     asked = phase.asked_by(QUIET)
     # A question without an answer counts with its wait until the end.
     first = [(call.tokens_at[0] if call.tokens_at else phase.ended) - call.sent for call in asked]
     between = [later - earlier for call in asked for earlier, later in pairwise(call.tokens_at)]
-    crowd = [call for call in phase.answered() if call.user == CROWD]
-    return Row(
-        case,
-        {
-            "asked": len(asked),
-            "failed": sum(bool(call.text) for call in phase.calls),
-            "first_p50_ms": percentile(first, 50) * 1e3,
-            "first_p99_ms": percentile(first, 99) * 1e3,
-            "between_p50_ms": percentile(between, 50) * 1e3,
-            "between_p99_ms": percentile(between, 99) * 1e3,
-            "crowd_tokens_per_s": sum(call.prompt_tokens - call.cached_tokens + call.output_tokens for call in crowd)
-            / phase.seconds,
-        },
-    )
+    figures: dict[str, Figure] = {
+        "asked": len(asked),
+        "failed": sum(bool(call.text) for call in phase.calls),
+        "first_p50_ms": percentile(first, 50) * 1e3,
+        "first_p99_ms": percentile(first, 99) * 1e3,
+    }
+    if between:
+        figures |= {f"between_p{p}_ms": percentile(between, p) * 1e3 for p in (50, 99)}
+    if crowd:
+        figures["crowd_tokens_per_s"] = _computed(crowd, phase) / phase.seconds
+    return Row(f"{policy}, {crowd.name if crowd else 'alone'}", figures)
+
+
+def _computed(crowd: Crowd, phase: Phase) -> int:
+    """Return the tokens of the crowd's prompts and outputs that were computed in the phase; a prompt counts when its
+    first token comes."""
+    arrivals = [call.tokens_at for call in phase.calls if call.user == CROWD]
+    prompts = sum(bool(times) and times[0] >= phase.began for times in arrivals)
+    return prompts * crowd.prompt + sum(at >= phase.began for times in arrivals for at in times)
