@@ -52,7 +52,12 @@ def make_picker(config: PickerConfig, counters: ServiceCounters) -> Picker:
     """Return the picker as configured, without endpoints, which counts its clients' service in `counters`."""
     cost = cost_function(config.cost)
     policy = POLICIES[config.policy](RoutePolicyConfig(config.quantum, cost))
-    size = EndpointSize(running=config.max_running, kv_tokens=config.kv_tokens, block_tokens=config.block_tokens)
+    size = EndpointSize(
+        running=config.max_running,
+        kv_tokens=config.kv_tokens,
+        block_tokens=config.block_tokens,
+        token_budget=config.token_budget,
+    )
     held = PickerQueue(config.client_requests, counters)
     pool = EndpointPool(policy, cost, BlockIndex(config.max_index_blocks), size, held)
     return Picker(pool, config.output_rate)

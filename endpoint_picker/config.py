@@ -101,6 +101,13 @@ class PickerConfig(ServiceOptions):
         change_when="Engines publish events, at the ports in the `endpoint` and `replay_endpoint` of vLLM's "
         "`--kv-events-config`.",
     )
+    token_budget: int | None = option(
+        None,
+        "Of prompts with more uncached tokens than a quarter of this, its `--max-num-batched-tokens`, an engine has "
+        "three, and one of each client. Needs `kv_events`.",
+        unit="tokens",
+        change_when="`--long-prefill-token-threshold` of the engines is a quarter of it.",
+    )
     # With `kv_events`, engines are asked at this path which tokens a prompt has. Without it, only prefixes of prompts
     # that are token ids are known from events.
     tokenize: str = constant("/tokenize")
@@ -138,6 +145,10 @@ class PickerConfig(ServiceOptions):
     def __post_init__(self) -> None:
         ServiceOptions.__post_init__(self)
         check_positive(self, *POSITIVE)
+        require(
+            self.token_budget is None or (self.token_budget > 0 and bool(self.kv_events)),
+            "token_budget: must be positive, and needs kv_events, which tell when a prompt is computed",
+        )
         self._check_endpoints()
         for name in ("engine_metrics", "tokenize"):
             path: str = getattr(self, name) or ""

@@ -47,7 +47,7 @@ class FollowedCache:
 
     def _changed(self, stored: Sequence[tuple[int, int]] = (), evicted: Sequence[int] = ()) -> None:
         self.has_reported = True
-        self._picker.pool.cache_changed(self._address, stored, evicted)
+        self._picker.cache_changed(self._address, stored, evicted)
 
     def _check_size(self, event: StoredBlocks) -> None:
         is_strange = len(event.tokens) not in (0, self._block_tokens * len(event.names))

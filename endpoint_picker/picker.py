@@ -5,12 +5,13 @@ import itertools
 import time
 import uuid
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from endpoint_picker.core.endpoint_pool import POOL, EndpointPool, EndpointReport, Pick
 from endpoint_picker.core.picker_queue import BACKGROUND
 from endpoint_picker.request_body import Prompt
 from global_scheduler.core.policies import RouteRequest
+from serving.blocks import Link
 
 PLACED = "placed"
 
@@ -49,6 +50,11 @@ class Picker:
     def observed(self, address: str, report: EndpointReport, placed: int) -> None:
         """Record what an engine reports, which had `placed` requests of the pool before it was asked."""
         self.pool.observed(address, report, placed, time.monotonic())
+        self._release()
+
+    def cache_changed(self, address: str, stored: Sequence[Link], evicted: Sequence[int]) -> None:
+        """Record the blocks that an endpoint reports as stored, or the digests of those that it evicted, ends first."""
+        self.pool.cache_changed(address, stored, evicted)
         self._release()
 
     async def place(self, client: str, weight: int, prompt: Prompt, subset: Collection[str] | None) -> Pick:

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import takewhile
 
 from serving.blocks import Link, pack_digests, unpack_digests
 
@@ -47,6 +48,10 @@ class ReportedBlocks:
         """Record blocks that were stored, or the digests of those that were evicted."""
         self._cached.update(digest for digest, _ in stored)
         self._cached.difference_update(evicted)
+
+    def matched(self, chain: bytes) -> int:
+        """Return the number of blocks at the beginning of a packed `chain` that are cached."""
+        return sum(1 for _ in takewhile(self._cached.__contains__, unpack_digests(chain)))
 
     def used(self, chain: bytes) -> bytes:
         """Return those digests of a request's packed `chain` that are not cached, ends first: none is assumed."""

@@ -5,7 +5,8 @@ What a picker knows of them follows from what it sent them, and from what they s
 The decisions are the scheduler's own (dispatcher.py). A request is booked where it is sent, moves when the proxy says
 that another endpoint served it, and ends with its answer. An endpoint is assumed to cache what it was given most
 recently, until it reports its blocks itself. It is given no more requests than it runs at once, those of other callers
-included; the others wait here, fairly among clients.
+included; the others wait here, fairly among clients. Of long misses (serving.core.long_misses) an endpoint that reports
+its blocks, and so tells when a prompt is computed, has few at a time.
 """
 
 import math
@@ -18,7 +19,8 @@ from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Fleet, Member, WorkerIdentity
 from global_scheduler.core.policies import RoutePolicy, RouteRequest
-from serving.blocks import BlockRun, Link, pack_digests, runs
+from serving.blocks import DIGEST_BYTES, BlockRun, Link, pack_digests, runs, unpack_digests
+from serving.core.long_misses import LongMisses
 from serving.cost import Cost, charge
 from serving.kv_events.core.block_rehash import TierChange
 
@@ -35,6 +37,7 @@ class EndpointSize:
     running: int  # requests that it runs at once, and that the pool gives it at most
     kv_tokens: int
     block_tokens: int
+    token_budget: int | None = None  # tokens of a step; None: long misses are not counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,7 @@ class EndpointPool:
         self._queue = queue
         self._full: set[str] = set()  # endpoints that run as many requests as they can
         self._blocks: dict[str, RecentBlocks | ReportedBlocks] = {}  # of every endpoint
+        self._misses: dict[str, LongMisses[Pick]] = {}  # of every endpoint, where steps have a known size
         self._resting: dict[str, float] = {}  # endpoints that a proxy passed over, and until when
         self._outside_engine: dict[str, int] = {}  # by endpoint: requests that have entered and wait there
 
@@ -94,12 +98,15 @@ class EndpointPool:
         for address in [address for address in self._blocks if address not in addresses]:
             self._dispatcher.lost(self._member(address))
             del self._blocks[address]
+            self._misses.pop(address, None)
             self._resting.pop(address, None)
             self._outside_engine.pop(address, None)
             self._full.discard(address)
         for address in addresses:
             if address not in self._blocks:
                 self._blocks[address] = RecentBlocks(self._size.kv_tokens // self._size.block_tokens)
+                if self._size.token_budget is not None:
+                    self._misses[address] = LongMisses(self._size.token_budget)
                 self._dispatcher.attached(self._identity(address), [], now)
 
     def observed(self, address: str, report: EndpointReport, placed: int, now: float) -> None:
@@ -136,6 +143,11 @@ class EndpointPool:
             blocks = self._blocks[address] = ReportedBlocks()
         blocks.changed(stored, evicted)
         self._dispatcher.progressed(member, runs(stored), pack_digests(evicted))
+        if address in self._misses:
+            digests = {digest for digest, _ in stored}
+            for pick in self._misses[address].long:
+                if not digests.isdisjoint(unpack_digests(pick.request.digests[-DIGEST_BYTES:])):
+                    self._computed(pick)
 
     def slower_cache_changed(self, address: str, change: TierChange) -> None:
         """Record what has changed in slower memories of an endpoint; an unknown endpoint changes nothing."""
@@ -176,12 +188,32 @@ class EndpointPool:
     def _has_room(self, request: RouteRequest) -> bool:
         named = [address for address in self._blocks if address not in request.excluded]
         able = [address for address in named if address not in self._resting] or named
-        return any(address not in self._full for address in able)
+        return any(address not in self._full and not self._must_wait(request, address) for address in able)
+
+    def _must_wait(self, request: RouteRequest, address: str) -> bool:
+        """Return whether `request` has to wait for a long miss at `address`."""
+        misses = self._misses.get(address)
+        if misses is None or not misses.is_long(request.prompt_tokens):
+            return False
+        is_closed = misses.is_closed(request.client, misses.most)
+        return is_closed and misses.is_long(self._missing(request, address))
+
+    def _missing(self, request: RouteRequest, address: str) -> int:
+        """Return the tokens of a prompt that `address` does not cache; 0 if it does not tell what it caches."""
+        blocks = self._blocks[address]
+        if not isinstance(blocks, ReportedBlocks):
+            return 0
+        return request.prompt_tokens - self._size.block_tokens * blocks.matched(request.digests)
+
+    def _computed(self, pick: Pick) -> None:
+        """Record that the prompt of a request is computed, or never will be where it is."""
+        if (misses := self._misses.get(pick.endpoint)) is not None:
+            misses.leave(pick, pick.request.client)
 
     def _place(self, request: RouteRequest, now: float) -> Pick:
         allowed = request.excluded
-        if self._full:
-            request = replace(request, excluded=self._full.union(allowed))
+        if shut := self._full.union(address for address in self._misses if self._must_wait(request, address)):
+            request = replace(request, excluded=shut.union(allowed))
         assignment = self._dispatcher.dispatch(request, now)
         if assignment is None:
             self._resting = dict.fromkeys(self._resting, now)  # rather one that failed than none
@@ -196,7 +228,11 @@ class EndpointPool:
             slot = self._fleet.queues.least(others)
             others &= ~(1 << slot)
             fallbacks.append(self._fleet.at(slot).identity.address)
-        return Pick(request, assignment.member, assignment.matched_tokens, fallbacks)
+        pick = Pick(request, assignment.member, assignment.matched_tokens, fallbacks)
+        misses, missing = self._misses.get(pick.endpoint), self._missing(request, pick.endpoint)
+        if misses is not None and misses.is_long(missing):
+            misses.enter(pick, request.client, missing, misses.part)
+        return pick
 
     def placed_elsewhere(self, address: str, request: RouteRequest, cached_tokens: int, now: float) -> Pick | None:
         """Record a request that another process gave an endpoint; it ends like one that was placed here."""
@@ -225,6 +261,7 @@ class EndpointPool:
             if self._fleet.is_current(member):
                 self._rest(member, now)
             self._dispatcher.withdrawn(request.request_id, request.attempt)
+            self._computed(pick)
             self._changed(member)
             member = pick.member = self._member(address)
             pick.is_moved = True
@@ -235,6 +272,7 @@ class EndpointPool:
         """End a request that was answered: charge its output, and count its prompt among the blocks of its endpoint."""
         request, member = pick.request, pick.member
         self._dispatcher.ended(member, request.request_id, request.attempt, True, max(1, output_tokens))
+        self._computed(pick)
         if self._fleet.is_current(member):
             blocks = self._blocks[member.identity.address]
             is_elsewhere = pick.is_moved and bool(request.digests) and isinstance(blocks, RecentBlocks)
@@ -249,6 +287,7 @@ class EndpointPool:
         """End a request that was not computed, or cancelled before its answer began, and refund its charge."""
         request, member = pick.request, pick.member
         self._dispatcher.ended(member, request.request_id, request.attempt, False, 0)
+        self._computed(pick)
         self._changed(member)
         self._queue.charge(request.client, -self._prompt_charge(request))
 
@@ -262,6 +301,8 @@ class EndpointPool:
         self._queue.check_invariants()
         full = {address for address in self._blocks if self._is_full(self._member(address))}
         assert full == self._full, f"{full} are full, and {self._full} count as such"
+        for address, misses in self._misses.items():
+            misses.check_invariants([pick for pick in misses.long if pick.endpoint == address])
         for address, blocks in self._blocks.items():
             assert self._fleet.find(address) is not None, f"{address} is no member"
             most = math.inf if self.reports_blocks(address) else self._size.kv_tokens // self._size.block_tokens

@@ -102,15 +102,16 @@ class ExternalQueue(RequestQueue[EngineCache]):
     def admit(self, request: Request) -> int | None:
         """Count for the next step only what it can take of the prompt; refuse a long miss that has to wait for another
         one. See StepBudget."""
-        is_long = self._misses.is_long(len(request.tokens) - self.matched_tokens(request))
+        missing = len(request.tokens) - self.matched_tokens(request)
         most = 1 if request.background else self._misses.most
-        if not self.closed and is_long and (self._misses.has(request.client) or len(self._misses) >= most):
+        if not self.closed and self._misses.is_long(missing) and self._misses.is_closed(request.client, most):
             self._refused.append(request)
             return None
         extend = super().admit(request)
         if extend is not None:
             missing = len(request.tokens) - request.computed
-            counted = min(missing, self._most_taken(len(self._misses) + 1)) if is_long else missing
+            most = self._most_taken(len(self._misses) + 1)
+            counted = min(missing, most) if self._misses.is_long(missing) else missing
             self._misses.enter(request, request.client, missing, counted)
             self._tokens_left += missing - counted
         return extend

@@ -32,6 +32,11 @@ class LongMisses(Generic[Prompt]):
         """The number of prompt tokens that the engine was given and may compute in its next step."""
         return sum(self._counted.values())
 
+    @property
+    def long(self) -> list[Prompt]:
+        """The long misses at the engine."""
+        return list(self._long.values())
+
     def has(self, client: str) -> bool:
         """Return whether `client` has a long miss at the engine."""
         return client in self._long
@@ -39,6 +44,10 @@ class LongMisses(Generic[Prompt]):
     def is_long(self, missing: int) -> bool:
         """Return whether a prompt of which `missing` tokens are not cached is a long miss."""
         return missing > self.part
+
+    def is_closed(self, client: str, most: int) -> bool:
+        """Return whether a long miss of `client` has to wait: it has another one at the engine, or there are `most`."""
+        return client in self._long or len(self._long) >= most
 
     def enter(self, prompt: Prompt, client: str, missing: int, counted: int) -> None:
         """Record a prompt that goes to the engine, of which a step can take `counted` of `missing` tokens."""

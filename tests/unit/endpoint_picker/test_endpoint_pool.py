@@ -668,3 +668,107 @@ def test_blocks_of_a_stranger_change_nothing_and_an_endpoint_that_comes_back_has
     tried.set_endpoints(ADDRESSES[:1], 0.0)
     assert not tried.reports_blocks(ADDRESSES[0])
     assert matched(tried, 1, b"a" * 48) == 0
+
+
+LONG = EndpointSize(running=20, kv_tokens=4000, block_tokens=2, token_budget=64)
+LONG_PROMPT, SHORT_PROMPT = 17 * 4, 16 * 4  # bytes: more than a quarter of a step, and no more
+
+
+def links_of(pick: Pick) -> list[Link]:
+    """The blocks that are stored when the prompt of `pick` is computed."""
+    digests = unpack_digests(pick.request.digests)
+    return list(zip(digests, (0, *digests), strict=False))
+
+
+def long_pool(endpoints: int = 1) -> EndpointPool:
+    """A pool whose endpoints report blocks."""
+    tried = pool("least-loaded", size=LONG)
+    tried.set_endpoints(ADDRESSES[:endpoints], 0.0)
+    for address in ADDRESSES[:endpoints]:
+        tried.cache_changed(address, [(1, 0)], [])
+    return tried
+
+
+def long_request(number: int, client: str = "ann", size: int = LONG_PROMPT) -> RouteRequest:
+    return request(number, bytes([number]) * size, client=client)
+
+
+def test_a_client_has_one_long_miss_at_an_endpoint_and_all_have_three_until_they_are_computed() -> None:
+    tried = long_pool()
+    first, *others = [tried.place(long_request(number, f"user-{number}"), 0.0) for number in range(3)]
+    assert first is not None
+    assert all(others)
+    assert tried.place(long_request(3, "user-3"), 0.0) is None
+    assert tried.place(long_request(4, "user-4", SHORT_PROMPT), 0.0) is not None, "it is not long"
+    *before, last = links_of(first)
+    tried.cache_changed(ADDRESSES[0], before, [])
+    assert tried.place(long_request(5, "user-5"), 0.0) is None, "a block is missing"
+    tried.cache_changed(ADDRESSES[0], [last], [])
+    assert tried.place(long_request(6, "user-1"), 0.0) is None, "it has one"
+    assert tried.place(long_request(7, "user-7"), 0.0) is not None
+    tried.check_invariants()
+
+
+def test_a_long_prompt_goes_to_another_endpoint_or_waits_and_short_ones_pass_it() -> None:
+    tried = long_pool(2)
+    picks = [tried.place(long_request(number), 0.0) for number in range(2)]
+    assert {pick.endpoint for pick in picks if pick} == {*ADDRESSES[:2]}
+    third = long_request(2)
+    assert tried.place(third, 0.0) is None
+    assert tried.hold(third)
+    assert tried.hold(long_request(3, "bob", SHORT_PROMPT))
+    passed = tried.release(0.0)
+    assert passed is not None
+    assert passed.request.client == "bob"
+    assert tried.release(0.0) is None
+    assert picks[1] is not None
+    tried.cache_changed(picks[1].endpoint, links_of(picks[1]), [])
+    released = tried.release(0.0)
+    assert released is not None
+    assert released.endpoint == picks[1].endpoint
+
+
+@pytest.mark.parametrize("way", ["completed", "refused", "moved", "gone"])
+def test_a_long_miss_that_leaves_its_endpoint_makes_way_for_the_next_one(way: str) -> None:
+    tried = long_pool(2)
+    picks = [tried.place(long_request(number), 0.0) for number in range(2)]
+    first = next(pick for pick in picks if pick and pick.endpoint == ADDRESSES[0])
+    assert tried.place(long_request(2), 0.0) is None
+    match way:
+        case "completed":
+            tried.completed(first, 1)
+        case "refused":
+            tried.rolled_back(first)
+        case "moved":
+            tried.answered_by(first, ADDRESSES[1], 0.0)
+        case _:
+            tried.set_endpoints(ADDRESSES[1:2], 0.0)
+            tried.set_endpoints(ADDRESSES[:2], 0.0)
+            tried.cache_changed(ADDRESSES[0], [(1, 0)], [])
+    placed_next = tried.place(long_request(3), REST_SECONDS)
+    assert placed_next is not None
+    assert placed_next.endpoint == ADDRESSES[0]
+    if way in ("moved", "gone"):
+        tried.completed(first, 1)
+    assert tried.place(long_request(4), REST_SECONDS) is None
+    tried.check_invariants()
+
+
+def test_a_long_prompt_with_a_cached_prefix_is_no_long_miss_where_that_is() -> None:
+    tried = long_pool()
+    first = tried.place(long_request(0), 0.0)
+    assert first is not None
+    again = long_request(0)
+    again.request_id = "again"
+    assert tried.place(again, 0.0) is None
+    tried.cache_changed(ADDRESSES[0], links_of(first)[:1], [])
+    assert tried.place(again, 0.0) is not None, "of 17 tokens it finds 2"
+
+
+def test_long_prompts_are_not_counted_where_an_endpoint_does_not_tell_what_it_caches() -> None:
+    for told in (EndpointSize(running=20, kv_tokens=4000, block_tokens=2), LONG):
+        tried = pool("least-loaded", size=told)
+        tried.set_endpoints(ADDRESSES[:1], 0.0)
+        if told is not LONG:
+            tried.cache_changed(ADDRESSES[0], [(1, 0)], [])
+        assert all(tried.place(long_request(number), 0.0) for number in range(8))

@@ -141,8 +141,8 @@ async def following(picker: Picker, events: int, replay: int, block: int) -> Asy
         await asyncio.wait([task])
 
 
-def make(addresses: list[str], block: int) -> Picker:
-    config = PickerConfig(endpoints=",".join(addresses), block_tokens=block, policy="least-delay")
+def make(addresses: list[str], block: int, **options: Any) -> Picker:
+    config = PickerConfig(endpoints=",".join(addresses), block_tokens=block, policy="least-delay", **options)
     picker = make_picker(config, ServiceCounters())
     picker.set_endpoints(addresses)
     return picker
@@ -204,6 +204,23 @@ async def test_requests_go_where_events_say_that_their_blocks_are(monkeypatch: p
         publisher.close()
 
 
+async def test_a_long_prompt_goes_once_events_say_that_its_clients_last_one_is_computed() -> None:
+    address = "127.0.0.1:80"
+    picker = make([address], BLOCK, token_budget=4 * len(TOKENS) - 4, kv_events="5557")
+    cache = followed_caches.FollowedCache(picker, address, BLOCK)
+    cache.apply([StoredBlocks(["other"], None, [1] * BLOCK, "")])
+    first = await picker.place("ann", 1000, Prompt(pack_ids(TOKENS), token_root("")), None)
+    waits = asyncio.create_task(picker.place("ann", 1000, Prompt(pack_ids([*TOKENS, 1][1:]), token_root("")), None))
+    await asyncio.sleep(0)
+    assert picker.waiting == 1
+    cache.apply([StoredBlocks(["a", "b"], None, TOKENS[: 2 * BLOCK], "")])
+    assert picker.waiting == 1
+    cache.apply([StoredBlocks(["c"], "b", TOKENS[2 * BLOCK :], "")])
+    second = await waits
+    assert first.endpoint == second.endpoint == address
+    picker.pool.check_invariants()
+
+
 async def test_blocks_of_another_size_are_reported_and_not_followed(caplog: pytest.LogCaptureFixture) -> None:
     picker = make(["127.0.0.1:80"], 8)
     cache = followed_caches.FollowedCache(picker, "127.0.0.1:80", 8)
@@ -245,6 +262,8 @@ async def test_prefixes_that_another_caller_sent_to_an_engine_are_known(
         ({"kv_events": "5557,-1"}, "kv_events: expected PORT[,PORT], each at most 65535, got '5557,-1'"),
         ({"tokenize": "tokens"}, "tokenize: expected a path that begins with '/', got 'tokens'"),
         ({"block_tokens": 0}, "block_tokens: must be above 0, got 0"),
+        ({"token_budget": 0, "kv_events": "5557"}, "token_budget: must be positive, and needs kv_events"),
+        ({"token_budget": 2048}, "token_budget: must be positive, and needs kv_events"),
     ],
 )
 def test_options_that_are_none(options: dict[str, Any], message: str) -> None:
