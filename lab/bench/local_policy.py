@@ -91,7 +91,7 @@ class Room:
         self._accounts.admitted(request)
         return request.prompt_tokens - self.matched_tokens(request)
 
-    def reserve(self, request: Request) -> range:
+    def reserve(self, request: Request, most: int | None = None) -> range:
         """Return an empty range: no client exceeds its share here."""
         return range(0)
 
