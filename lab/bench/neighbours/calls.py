@@ -1,4 +1,8 @@
-"""One call of each kind of neighbour, and the texts that they send. A token of a prompt stands for four bytes."""
+"""One call of each kind of neighbour, and the texts that they send.
+
+A token of a prompt is a word of three letters and a space: four bytes, which a token of the fake engine stands for, and
+one token of a real tokenizer.
+"""
 
 import asyncio
 import contextlib
@@ -13,15 +17,21 @@ from urllib.parse import urlsplit
 from fairlead import Client, Interaction
 from fairlead.errors import Cancelled
 
-TOKEN_BYTES = 4
+# One for each digit. A token of the fake engine is the first of its bytes.
+WORDS = ("sea", "map", "day", "way", "top", "car", "boy", "end", "god", "run")
+LEAST_TOKENS = 16
 NUMBERS = count()
 
 
 def text(tokens: int) -> str:
-    """Return a text of so many tokens, at least 16, whose beginning no other text has."""
+    """Return a text of so many tokens, at least LEAST_TOKENS, whose beginning no other text has."""
     digits = f"{os.getpid():07d}{next(NUMBERS):08d}"
-    # A token of the fake engine is the first of its bytes.
-    return "".join(f"{digit:<{TOKEN_BYTES}}" for digit in f"{digits:<{tokens}}")
+    return "".join(f"{WORDS[int(digit)]} " for digit in digits.ljust(tokens, "0"))
+
+
+def common_text(tokens: int) -> str:
+    """Return a text of so many tokens, which is always the same."""
+    return "ice " * tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +61,10 @@ Call = Callable[[Caller], Awaitable[None]]
 
 def generates(prompt: int, output: int, common: int = 0) -> Call:
     """Return a call with this many tokens; `common` ones are the beginning of every prompt."""
-    prefix = "common " * common
+    prefix = common_text(common)
 
     async def call(caller: Caller) -> None:
-        shared = prefix[: TOKEN_BYTES * common]
-        await caller.client.generate(shared + text(prompt - common), max_tokens=output, ignore_eos=True)
+        await caller.client.generate(prefix + text(prompt - common), max_tokens=output, ignore_eos=True)
 
     return call
 
@@ -72,11 +81,10 @@ def alternates(*calls: Call) -> Call:
 
 def of_an_agent(prompt: int, output: int, common: int) -> Call:
     """Return a call of an agent's interaction, all of which begin with `common` tokens."""
-    prefix = "history " * common
+    prefix = common_text(common)
 
     async def call(caller: Caller) -> None:
-        shared = prefix[: TOKEN_BYTES * common]
-        await caller.interaction.generate(shared + text(prompt - common), max_tokens=output, ignore_eos=True)
+        await caller.interaction.generate(prefix + text(prompt - common), max_tokens=output, ignore_eos=True)
 
     return call
 

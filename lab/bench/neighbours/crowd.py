@@ -1,6 +1,6 @@
 """The process of one neighbour: it makes calls until it is stopped.
 
-python -m lab.bench.neighbours.crowd NAME --gateway HOST:PORT --http URL --key KEY
+python -m lab.bench.neighbours.crowd NAME --longest-prompt TOKENS --gateway HOST:PORT --http URL --key KEY
 """
 
 import argparse
@@ -10,7 +10,7 @@ import signal
 
 from fairlead import Client, FairleadError
 from lab.bench.neighbours.calls import Caller
-from lab.bench.neighbours.neighbour import NEIGHBOURS, Neighbour
+from lab.bench.neighbours.neighbour import Neighbour, neighbours
 
 
 async def crowd(neighbour: Neighbour, gateway: str, http: str, key: str) -> None:
@@ -40,14 +40,15 @@ async def _repeat(neighbour: Neighbour, caller: Caller, number: int) -> None:
 def main() -> None:
     """Run the neighbour; see the module's docstring."""
     parser = argparse.ArgumentParser(prog="python -m lab.bench.neighbours.crowd", description=__doc__)
-    names = {neighbour.name: neighbour for neighbour in NEIGHBOURS}
-    parser.add_argument("name", choices=names)
+    parser.add_argument("name")
+    parser.add_argument("--longest-prompt", type=int, required=True)
     for option in ("--gateway", "--http", "--key"):
         parser.add_argument(option, required=True)
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(crowd(names[args.name], args.gateway, args.http, args.key))
+        [neighbour] = [each for each in neighbours(args.longest_prompt) if each.name == args.name]
+        asyncio.run(crowd(neighbour, args.gateway, args.http, args.key))
 
 
 if __name__ == "__main__":

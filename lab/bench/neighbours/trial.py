@@ -16,21 +16,14 @@ from fairlead import Client
 from lab.bench.flood.phase import Phase
 from lab.bench.flood.trial import ask
 from lab.bench.flood.workload import Workload
-from lab.bench.neighbours.neighbour import LONGEST_PROMPT, Neighbour
+from lab.bench.neighbours.engines import ENGINES
+from lab.bench.neighbours.neighbour import Neighbour
 from lab.bench.neighbours.quiet import QuietUser
 from lab.bench.neighbours.step_tally import Tally, read_tally
 from serving.rpc.channel import open_sync_channel
 
 QUIET, CROWD = "quiet", "crowd"  # tenants, whose names are their keys
 ACROSS = {"fcfs": "round-robin"}  # the scheduler's policy beside one of the workers; with one worker it has no choice
-SIZES = {
-    "kv-tokens": 196_608,
-    "max-prompt-tokens": LONGEST_PROMPT,
-    "max-running": 64,
-    "token-budget": 512,
-    "quantum-tokens": 128,
-    "fake-token-bytes": 4,
-}
 RAMP_SECONDS = 2.0  # from a neighbour's begin until calls count
 IDLE_POLL_SECONDS = 0.1
 IDLE_SECONDS = 60.0
@@ -48,8 +41,9 @@ class Observation:
 
 @dataclass(slots=True)
 class Trial:
-    """A stack under one policy, with one worker whose steps take a GPU's time."""
+    """A stack under one policy, with one worker over an engine of ENGINES."""
 
+    engine: str
     policy: str
     folder: Path
     work: Workload
@@ -57,17 +51,18 @@ class Trial:
 
     async def run(self, neighbours: Sequence[Neighbour]) -> AsyncIterator[Observation]:
         """Yield what was seen alone and beside each neighbour."""
+        setting = ENGINES[self.engine]
         tally, keys = self.folder / "tally.jsonl", self.folder / "keys.yaml"
         keys.write_text(_keys())
         stack = Stack(
             workers=1,
             log_dir=self.folder,
-            model="fake",
-            engine="fake",
-            worker_module="lab.bench.neighbours.timed_worker",
+            model=setting.model,
+            engine=self.engine,
+            worker_module="lab.bench.neighbours.tallied_worker",
             worker_args=[
                 *("--tally", str(tally), "--policy", self.policy),
-                *(part for name, value in SIZES.items() for part in (f"--{name}", str(value))),
+                *(part for name, value in setting.sizes.items() for part in (f"--{name}", str(value))),
             ],
             scheduler_args=["--policy", ACROSS[self.policy]] if self.policy in ACROSS else [],
             gateway_args=["--throttle", "none", "--keys", str(keys)],
@@ -104,6 +99,7 @@ class Trial:
     def _running(self, neighbour: Neighbour, stack: Stack) -> Iterator[None]:
         http = stack.http.removesuffix("/v1")
         command = [sys.executable, "-m", "lab.bench.neighbours.crowd", neighbour.name]
+        command += ["--longest-prompt", str(ENGINES[self.engine].longest_prompt)]
         command += ["--gateway", stack.gateway, "--http", http, "--key", CROWD]
         with (self.folder / "crowd.log").open("ab") as log:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0)

@@ -10,11 +10,11 @@ from lab.bench.flood.call import ObservedCall
 from lab.bench.flood.phase import Phase
 from lab.bench.flood.workload import Workload
 from lab.bench.neighbours.__main__ import compare
-from lab.bench.neighbours.neighbour import NEIGHBOURS
+from lab.bench.neighbours.neighbour import LONGEST_PROMPT, neighbours
 from lab.bench.neighbours.report import misses, table
 from lab.bench.neighbours.row import Row, rows
 from lab.bench.neighbours.step_tally import Tally, TallyWriter, read_tally
-from lab.bench.neighbours.timed_worker import TimedEngine
+from lab.bench.neighbours.tallied_worker import TalliedEngine, TimedEngine
 from lab.bench.neighbours.trial import QUIET, Observation
 from local_worker.core.batch import Batch, Entry, Slice
 from local_worker.engine.fake import FakeEngine
@@ -66,6 +66,22 @@ def test_a_step_takes_the_time_of_its_tokens_and_of_the_context_that_they_read(t
     early = seconds_of(piece(0, 0, 512, 32_768), tmp_path / "early")
     late = seconds_of(piece(0, 32_256, 32_768, 32_768, True), tmp_path / "late")
     assert late > 1.5 * early > 3 * short > 0
+
+
+def test_a_step_of_a_real_engine_takes_the_time_until_it_is_computed(tmp_path: Path) -> None:
+    seconds = 0.05
+    with closing(TalliedEngine(FakeEngine(257, seconds, BLOCK), TallyWriter(tmp_path / "tally"))) as engine:
+        step = engine.launch(Batch((piece(0, 0, 16, 16, True),), (entry(0, 16, "a"),)))
+        assert len(step.wait().tokens) == 1
+    tally = read_tally(tmp_path / "tally", 0, 1e12)
+    assert tally.longest_step >= seconds
+    assert tally.computed == {"a": 16 + 2}
+
+
+def test_neighbours_of_a_small_model_ask_in_proportion() -> None:
+    names = {each.name for each in neighbours(LONGEST_PROMPT // 16)}
+    assert {"prompts of 256", "prompts of 2,048", "outputs of 125", "short calls"} <= names
+    assert len(names) == len(neighbours(LONGEST_PROMPT))
 
 
 def asked(sent: float, *tokens_at: float) -> ObservedCall:
@@ -120,9 +136,9 @@ def test_the_report_names_what_is_missed() -> None:
 @pytest.mark.slow
 def test_beside_each_neighbour_a_fair_policy_answers_the_quiet_user_and_wastes_no_engine(tmp_path: Path) -> None:
     names = ("short calls", "prompts of 32,768", "callers that hang up", "bodies that are refused")
-    chosen = [each for each in NEIGHBOURS if each.name in names]
+    chosen = [each for each in neighbours(LONGEST_PROMPT) if each.name in names]
     work = Workload(quiet_every=0.4, quiet_prompt=64, quiet_answer=16)
-    seen = asyncio.run(compare(["dlpm", "fcfs"], chosen, 4.0, tmp_path, work))
+    seen = asyncio.run(compare("fake", ["dlpm", "fcfs"], chosen, 4.0, tmp_path, work))
     print(table(seen))
     by = {(row.beside, row.policy): row for row in seen}
     assert list(by) == [(name, policy) for name in names for policy in ("dlpm", "fcfs")]
