@@ -36,7 +36,7 @@ LIBRARIES = (
 )
 PYTEST = [
     *("-q", "-x", "-s", "-r", "fE", "--tb=no", "--assert=plain", "-p", "no:cacheprovider"),
-    *("--hypothesis-profile", "mutation", "--hypothesis-seed", "0", "-m", "not e2e and not model and not slow"),
+    *("--hypothesis-profile", "mutation", "--hypothesis-seed", "0"),
 ]
 
 
@@ -68,6 +68,7 @@ class ForkServer:
                         os.dup2(output.fileno(), stream.fileno())
                     session.config.args = request["tests"]
                     session.config.option.keyword = request["keyword"]
+                    session.config.option.markexpr = request["marks"]
                     self._first = request["first"]
                     draw_at_most(request["examples"])
                     return None

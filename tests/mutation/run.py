@@ -31,6 +31,7 @@ REPORT = ROOT / "build" / "mutation.md"
 SEED = 1
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?\.py::.*?)(?: - .*)?$", re.MULTILINE)
 FEW, ALL = 10, 10**6  # examples that Hypothesis draws at most: few find most mutants
+LEFT_OUT = ("e2e", "model", "slow")  # marks of tests that do not run, unless a core names them in `marks`
 KILLERS = 3  # tests that are tried before all others: those that have killed most of the core's mutants so far
 
 
@@ -56,6 +57,7 @@ class Selection:
 
     tests: list[str]
     keyword: str = ""
+    marks: str = ""  # those that match this expression
     first: list[str] = field(default_factory=list)  # names of tests that run before all others
     examples: int = ALL
 
@@ -172,7 +174,8 @@ class Trial:
         self._core = core
         others = [f"[{policy}" for policy in entry.get("other_policies", [])]
         keyword = f"not ({' or '.join(others)})" if others else ""
-        self._tests = Selection([f"tests/{test}" for test in entry["tests"]], keyword)
+        marks = " and ".join(f"not {mark}" for mark in LEFT_OUT if mark not in entry.get("marks", []))
+        self._tests = Selection([f"tests/{test}" for test in entry["tests"]], keyword, marks)
         self._server = server
         self._killers = Counter[str]()
         self._mutants = [made for module in entry["modules"] for made in mutants(Path(), module)]

@@ -422,6 +422,14 @@ def test_a_chain_is_charged_as_one_prompt_and_each_link_adds_to_the_last() -> No
     assert ended == ended[:1] * len(LongPrompts)
 
 
+@pytest.mark.parametrize(("tokens", "link"), [(48, None), (49, 48)])
+def test_a_prompt_that_is_as_long_as_a_link_goes_at_once(tokens: int, link: int | None) -> None:
+    batch = make_batch(pages=60, token_budget=64, longest_prompt=60, long_prompts=LongPrompts.CHAIN)
+    [request] = submitted(batch, [*range(tokens)])
+    assert batch.hand_over(0.0) == [request]
+    assert batch.next_link(request) == link
+
+
 def test_chains_share_three_quarters_of_a_step_and_one_that_leaves_makes_room() -> None:
     batch = make_batch(pages=100, token_budget=64, longest_prompt=100, long_prompts=LongPrompts.CHAIN)
     first, second = make_request("a", [1] * 90, 1, 0), make_request("b", [2] * 90, 1, 1)

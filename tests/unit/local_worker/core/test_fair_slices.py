@@ -18,11 +18,13 @@ from local_worker.core.accounts.levels import FairnessLevels
 from local_worker.core.batch import StepResult
 from local_worker.core.limits import AdmissionMode
 from local_worker.core.plan import Plan, behind
+from local_worker.core.policies.dlpm import MAX_REMATCHED
 from local_worker.core.policies.sliced_dlpm import SlicedDlpm
 from local_worker.core.preemption import MAX_TRIES, PATIENCE
 from local_worker.core.request import Request
 from serving.cost import COSTS, MICRO, WEIGHT_ONE
 from serving.sampling_params import SamplingParams
+from tests.unit.local_worker.core.test_policies import ROOMY, Driver
 from tests.unit.local_worker.engine.driving import BLOCK, make_batcher, make_request
 
 LONGEST_OUTPUT = 100
@@ -317,3 +319,23 @@ def test_all_is_served_and_the_wider_bound_holds_where_the_guard_forbids_preempt
     finish(world)
     if min(weight for pair in world.weights.values() for weight in pair) == WEIGHT_ONE:
         assert (world.policy.bound_micro != stated) == (world.batcher.queue.ledger.deferred_preemptions > 0)
+
+
+def test_a_newcomer_at_a_balance_of_0_has_no_credit_while_another_is_hungry() -> None:
+    driver = Driver(SlicedDlpm(ROOMY))
+    policy, first, newcomer = driver.policy, driver.arrive("a", 0, 4), driver.arrive("b", 0, 4)
+    assert isinstance(policy, SlicedDlpm)
+    assert (first.account.balance, newcomer.account.balance) == (1000 * MICRO, 0)
+    assert [policy.has_credit(request) for request in (first, newcomer)] == [True, False]
+    assert [policy.owes(request.account) for request in (first, newcomer)] == [False, True]
+
+
+@pytest.mark.parametrize(("stale", "is_next"), [(MAX_REMATCHED, True), (MAX_REMATCHED + 1, False)])
+def test_a_step_looks_up_a_bounded_number_of_matches(stale: int, is_next: bool) -> None:
+    driver = Driver(SlicedDlpm(ROOMY))
+    assert isinstance(driver.policy, SlicedDlpm)
+    for _ in range(stale):
+        driver.arrive("a", 16, 1).tokens[0] = 0  # nothing of it is cached any more
+    matched = driver.arrive("a", 8, 1)
+    driver.policy.begin_step(driver.room)
+    assert (driver.policy.next(driver.room) is matched) == is_next
