@@ -10,7 +10,7 @@ import msgspec
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from serving.redis_access import drop_connections
+from serving.redis_access import drop_connections, in_time
 from throttler import lease_script as script
 from throttler.core.pool_claims import PoolClaims
 from throttler.core.working_sets import ClaimsView
@@ -50,12 +50,15 @@ def _view(text: bytes | str) -> Mapping[str, ClaimsView]:
 
 async def exchange_for_ever(redis: Redis, name: str, claims: PoolClaims) -> None:
     """Exchange claims until cancelled; while Redis is unreachable, this gateway counts its own alone."""
+    is_away = False
     while True:
         await asyncio.sleep(EXCHANGE_SECONDS)
         try:
-            async with asyncio.timeout(FORGET_SECONDS):
-                await exchange(redis, name, claims)
+            await in_time(exchange(redis, name, claims), FORGET_SECONDS)
+            is_away = False
         except (RedisError, OSError, TimeoutError) as error:
-            log.warning("claims are not exchanged", extra={"error": repr(error)})
+            if not is_away:
+                log.warning("claims are not exchanged", extra={"error": repr(error)})
+            is_away = True
             claims.replace_remote([], time.monotonic())
             await drop_connections(redis)
