@@ -5,8 +5,7 @@ from global_scheduler.core.policies.base import RouteRequest
 from local_worker.core.policies.fcfs import Fcfs
 from local_worker.core.policies.protocol import StepBudget
 from local_worker.core.request import Request
-from simulation.baselines.lpm import Lpm
-from simulation.baselines.preble import Preble
+from simulation.baselines import Lpm, Preble
 
 MOST_SORTED = 128
 

@@ -5,11 +5,30 @@ claimed. A correction can lower a counter, and the proof of Theorem 4.9 needs co
 a smaller gap in practice (VTC section 5.4).
 """
 
-from local_worker.core.policies.output_lengths import OutputLengths
 from local_worker.core.policies.protocol import QueuePolicyConfig
 from local_worker.core.policies.vtc import Vtc
 from local_worker.core.request import Request
+from serving.bounded_client_map import BoundedClientMap
 from serving.cost import charge
+
+LAST_OUTPUTS = 5  # VTC section 5.1
+
+
+class OutputLengths:
+    """The number of tokens of each client's last five outputs, for the `most` clients whose outputs ended last."""
+
+    def __init__(self, most: int) -> None:
+        self._lengths: BoundedClientMap[str, tuple[int, ...]] = BoundedClientMap(most)
+
+    def expected(self, client: str) -> int | None:
+        """Return the mean length of the client's last outputs in tokens, rounded down; None if none is known."""
+        lengths = self._lengths.get(client)
+        return sum(lengths) // len(lengths) if lengths else None
+
+    def ended(self, client: str, tokens: int) -> None:
+        """Record that an output of `client` ended after `tokens` tokens."""
+        self._lengths[client] = (*(self._lengths.get(client) or ()), tokens)[-LAST_OUTPUTS:]
+        self._lengths.rest(client)
 
 
 class VtcPredict(Vtc):

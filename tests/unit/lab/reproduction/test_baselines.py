@@ -5,7 +5,7 @@ from global_scheduler.core.policies import Candidates
 from global_scheduler.core.policies.base import RoutePolicyConfig, RouteRequest
 from lab.reproduction.baselines import MOST_SORTED, PrebleFixed, SglangLpm
 from serving.cost import WeightedTokens
-from simulation.baselines.preble import Preble
+from simulation.baselines import Preble
 from tests.unit.local_worker.core.test_policies import CONFIG, Driver
 
 CACHED = 16

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local_worker.core.policies.output_lengths import LAST_OUTPUTS, OutputLengths
+from local_worker.core.policies.vtc_predict import LAST_OUTPUTS, OutputLengths
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=30), st.integers(1, 3))
