@@ -4,7 +4,6 @@ A token holds the time when the interaction opened and the number of its calls t
 (HMAC-SHA256 with the cluster secret) also covers client, app and id, which are in the request.
 """
 
-import hashlib
 import hmac
 import struct
 from typing import NamedTuple
@@ -48,6 +47,8 @@ class TokenSigner:
             for each in (secret, accepted_secret)
             if each
         ]
+        # A call's token is looked at several times while the call is decided.
+        self._latest: tuple[InteractionKey, bytes, TokenClaim | None] = InteractionKey("", "", ""), b"", None
 
     def sign(self, key: InteractionKey, claim: TokenClaim) -> bytes:
         """Return the token for the interaction's next call."""
@@ -56,6 +57,11 @@ class TokenSigner:
 
     def verify(self, key: InteractionKey, token: bytes) -> TokenClaim | None:
         """Return the claim of `token`, or None if its signature is not valid for this interaction."""
+        if self._latest[:2] != (key, token):
+            self._latest = key, token, self._verified(key, token)
+        return self._latest[2]
+
+    def _verified(self, key: InteractionKey, token: bytes) -> TokenClaim | None:
         packed, mac = token[: _CLAIM.size], token[_CLAIM.size :]
         if len(packed) < _CLAIM.size:
             return None
@@ -66,8 +72,6 @@ class TokenSigner:
 
 
 def _mac(signing_key: bytes, key: InteractionKey, packed: bytes) -> bytes:
-    mac = hmac.new(signing_key, packed, hashlib.sha256)
-    for part in key:
-        data = part.encode()
-        mac.update(len(data).to_bytes(4, "big") + data)  # lengths make the encoding of a key unique
-    return mac.digest()
+    parts = [part.encode() for part in key]
+    lengths = b"".join(len(part).to_bytes(4, "big") + part for part in parts)  # make the encoding of a key unique
+    return hmac.digest(signing_key, packed + lengths, "sha256")
