@@ -64,7 +64,7 @@ class SimulatedWorker:
         self.machine = WorkerMachine(self.batcher.queue)
         self.delivery = Delivery()
         self.report: Callable[[SimulatedWorker, WorkerUpdate], None] = lambda worker, events: None
-        self.entered: Callable[[SimulatedAttempt, Request], None] = lambda attempt, request: None
+        self.submitted: Callable[[SimulatedAttempt, Request], None] = lambda attempt, request: None
         self.checked: Callable[[SimulatedWorker], None] = lambda worker: None
         self._clock = clock
         self._run_log = run_log
@@ -85,6 +85,7 @@ class SimulatedWorker:
             self.report(self, WorkerUpdate(events=RequestEvents(ended=[RequestEnded(request, Outcome.UNAVAILABLE)])))
             return
         attempt.answer = output_run(attempt.call.number, 0, attempt.call.output_tokens)
+        self.submitted(attempt, request)
         self.delivery.open(request)
         self.machine.handle(SubmitRequest(request), self._clock.now)
         self._deliver()
@@ -162,7 +163,6 @@ class SimulatedWorker:
         self.machine.handle(RequestsAdmitted(plan.admitted), self._clock.now)
         for request in plan.admitted:
             attempt = attempt_of(request)
-            self.entered(attempt, request)
             if attempt.call.admitted_at is None:
                 attempt.call.admitted_at = self._clock.now
         lengths = plan.lengths or [1] * len(plan.parts)

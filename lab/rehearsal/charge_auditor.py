@@ -18,7 +18,8 @@ COUNTERS = ("lcf", "vtc", "wsc")  # policies whose counters are at least the ser
 
 
 class ChargeAuditor:
-    """The auditor of all workers and of every request that has entered a batch. Violations raise AssertionError."""
+    """The auditor of all workers and of every request, also of those that only wait: they may pay for a slice of
+    another one. Violations raise AssertionError."""
 
     def __init__(self, spec: WorkerSpec) -> None:
         self._spec = spec
@@ -26,8 +27,8 @@ class ChargeAuditor:
         self._attempts: dict[SimulatedCall, dict[Request, bool]] = {}  # and whether it came as charged already
         self._ran: dict[tuple[str, int], dict[Path, Account]] = {}  # by worker and life, at the last check
 
-    def entered(self, attempt: SimulatedAttempt, request: Request) -> None:
-        """Record that a worker starts or resumes `attempt`."""
+    def submitted(self, attempt: SimulatedAttempt, request: Request) -> None:
+        """Record that a worker gets `attempt`."""
         self._attempts.setdefault(attempt.call, {})[request] = attempt.charged
 
     def check_charged_accounts(self, worker: SimulatedWorker) -> None:

@@ -40,7 +40,7 @@ class Oracle:
             gateway.admission.admitted = limits.admitted
         cluster.dispatcher.policy = audited(cluster.dispatcher.policy, cluster.spec)
         for worker in cluster.workers.values():
-            worker.entered = self._auditor.entered
+            worker.submitted = self._auditor.submitted
             worker.checked = self._check_step
 
     def _check_step(self, worker: SimulatedWorker) -> None:

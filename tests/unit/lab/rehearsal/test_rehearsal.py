@@ -37,6 +37,10 @@ def test_an_account_of_pages_has_its_place_by_the_weight_of_its_latest_request()
     rehearse(22029)
 
 
+def test_a_request_pays_for_a_slice_of_another_one_and_never_enters() -> None:
+    rehearse(4011)
+
+
 def test_a_seed_whose_whole_state_is_checked_after_every_step() -> None:
     rehearse(1, every=1)
 
