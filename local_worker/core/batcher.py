@@ -13,6 +13,7 @@ free at once, since steps compute in the order of their plans.
 
 from collections.abc import Collection, Sequence
 from itertools import count, repeat
+from operator import attrgetter
 
 from fairlead.outcomes import FinishReason
 from local_worker.core.batch import Batch, Entry, Slice, StepResult
@@ -104,7 +105,7 @@ class Batcher:
         if pages run out. Reserved pages always suffice."""
         if self._limits.admission is AdmissionMode.RESERVE:
             return True
-        for request in sorted(self._running, key=lambda request: request.background):
+        for request in sorted(self._running, key=attrgetter("background")):
             while request in self._running and not self._extend(request, request.due):
                 lower = [other for other in self._running if other.background]
                 if self._in_flight or not lower:
