@@ -1,9 +1,10 @@
-"""A quiet user beside long prompts at a real `vllm serve`, behind an adapter: what its threshold for long prompts does.
+"""A quiet user beside long prompts at a real `vllm serve`, behind an adapter: its threshold for them, or chains.
 
     python -m lab.bench.beside_vllm [--thresholds 0 64] [--seconds 90]
 
 Two users keep three prompts of about 3,000 tokens open each. A third one asks for eight tokens every three seconds,
-alone and then beside them. It runs in the environment with vLLM (`make vllm-venv`).
+alone and then beside them. Without a threshold the adapter sends chains of growing prefixes. It runs in the environment
+with vLLM (`make vllm-venv`).
 """
 
 import argparse

@@ -325,6 +325,18 @@ def test_long_misses_leave_a_part_of_each_step_to_others_and_a_client_has_one_at
     batch.check_invariants()
 
 
+def test_one_long_miss_of_the_background_class_is_at_the_engine_and_two_of_others_beside_it() -> None:
+    batch = make_batch(pages=60, max_running=8)
+    requests = [make_request(client, [7 + arrival] * 20, 1, arrival) for arrival, client in enumerate("abcde")]
+    for request in requests:
+        request.background = request.client in "ab"
+        batch.queue.submit(request, 0.0)
+    handed_over = batch.hand_over(0.0)
+    assert sum(request.background for request in handed_over) == 1
+    assert len(handed_over) == 3
+    batch.check_invariants()
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_short_prompt_passes_any_number_of_long_ones_that_wait(policy: str) -> None:
     batch = make_batch(policy=policy, pages=500, max_running=100)
@@ -453,6 +465,7 @@ def test_chains_share_three_quarters_of_a_step_and_one_that_leaves_makes_room() 
 @pytest.mark.parametrize(
     ("told", "caches_prefixes", "expected"),
     [
+        (1, False, LongPrompts.PARTS),
         (16, False, LongPrompts.PARTS),
         (16, True, LongPrompts.PARTS),
         (17, True, LongPrompts.CHAIN),
