@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 from random import Random
 from typing import ClassVar
@@ -20,6 +20,7 @@ from local_worker.core.limits import AdmissionMode
 from local_worker.core.plan import Plan, behind
 from local_worker.core.policies.dlpm import MAX_REMATCHED
 from local_worker.core.policies.sliced_dlpm import SlicedDlpm
+from local_worker.core.policies.sliced_vtc import SlicedVtc
 from local_worker.core.preemption import MAX_TRIES, PATIENCE
 from local_worker.core.request import Request
 from serving.cost import COSTS, MICRO, WEIGHT_ONE
@@ -339,3 +340,46 @@ def test_a_step_looks_up_a_bounded_number_of_matches(stale: int, is_next: bool) 
     matched = driver.arrive("a", 8, 1)
     driver.policy.begin_step(driver.room)
     assert (driver.policy.next(driver.room) is matched) == is_next
+
+
+def generate(policy: SlicedDlpm, request: Request, tokens: int) -> None:
+    request.tokens += [0] * tokens
+    policy.generated(request, tokens)
+
+
+def test_open_prompts_in_debt_go_on_in_the_order_of_their_debts() -> None:
+    driver = Driver(SlicedDlpm(ROOMY))
+    policy, requests = driver.policy, [driver.arrive(client, 0, 4) for client in "abc"]
+    assert isinstance(policy, SlicedDlpm)
+    for request, tokens in zip(requests, (2000, 30, 10), strict=True):
+        policy.accounts.admitted(request)
+        policy.entered(request, driver.room)
+        generate(policy, request, tokens)
+    assert policy.open_by_balance() == [requests[2], requests[1], requests[0]]
+
+
+def test_tokens_until_a_debt_count_by_the_weight_of_each_level() -> None:
+    config = replace(ROOMY, levels=FairnessLevels.parse("tenant,user"))
+    for weight, user_weight, tokens in ((2000, 1000, 1000), (500, 4000, 500)):
+        driver = Driver(SlicedDlpm(config))
+        assert isinstance(driver.policy, SlicedDlpm)
+        request = driver.arrive("t/u", 0, 4)
+        request.weight, request.user_weight = weight, user_weight
+        assert driver.policy.tokens_until_dry(request) == tokens
+
+
+def test_under_vtc_a_newcomer_is_lifted_to_the_least_who_is_hungry_or_else_to_the_highest_counter() -> None:
+    driver = Driver(SlicedVtc(ROOMY))
+    policy, first = driver.policy, driver.arrive("a", 0, 4)
+    assert isinstance(policy, SlicedVtc)
+    generate(policy, first, 15)
+    second = driver.arrive("b", 0, 4)
+    assert policy.balance("b") == policy.balance("a") == 30 * MICRO
+    assert not policy.owes(first.account)
+    generate(policy, second, 10)
+    assert [policy.has_credit(request) for request in (first, second)] == [True, False]
+    assert policy.owes(second.account)
+    for request in (first, second):
+        driver.withdraw(request)
+    driver.arrive("c", 0, 4)
+    assert policy.balance("c") == 50 * MICRO

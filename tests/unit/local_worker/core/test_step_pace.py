@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from local_worker.core import step_pace
+from local_worker.core.batch import Slice
 from local_worker.core.plan import Plan
 from local_worker.core.step_pace import LEAST_CONTEXT, LEAST_STEPS, STRETCH, StepLoad, StepPace
 from serving.sampling_params import SamplingParams
@@ -59,6 +60,17 @@ def test_tokens_that_fit_count_as_what_was_left(start: int, budget: float) -> No
     tokens = pace.most_tokens(start, budget)
     assert pace.counted(start, tokens) <= budget + 1e-6
     assert pace.counted(start, tokens + 1) > budget - 1e-6
+
+
+def test_a_load_counts_tokens_their_context_and_pairs_of_prompts_alone() -> None:
+    decode = Slice(0, (1,), 99, 100, (), True, SamplingParams(), 50)
+    prompt = Slice(1, (1,) * 200, 100, 300, (), False, SamplingParams(), 400)
+    assert StepLoad.of([decode]) == (1.0, 0.001, 0.0001, 0.0)
+    assert StepLoad.of([decode, prompt]) == (1.0, 0.201, 0.0004, 200 * 200 / 1e6)
+
+
+def test_a_limit_in_seconds_is_met_exactly_where_times_are() -> None:
+    assert learned(limit=0.1).budget == pytest.approx((0.1 - FIXED) / PER_TOKEN / STRETCH, rel=1e-4)
 
 
 def test_a_limit_in_seconds_makes_steps_smaller() -> None:
