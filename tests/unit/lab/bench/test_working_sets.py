@@ -2,6 +2,9 @@
 
 from dataclasses import replace
 
+import pytest
+
+from lab.bench.working_sets import stack
 from lab.bench.working_sets.__main__ import CELLS, cluster, run
 from lab.bench.working_sets.agents import Agents
 from lab.bench.working_sets.sessions import Session, Turn
@@ -51,3 +54,11 @@ def test_with_claims_no_turn_of_an_admitted_agent_is_refused_and_less_is_compute
     assert len(seen.finished) > len(by_calls.finished)
     again = [sum(call.again for call in each.answered) / len(each.answered) for each in (seen, by_calls)]
     assert again[0] < again[1]
+
+
+@pytest.mark.e2e
+async def test_agents_on_real_processes_are_measured() -> None:
+    seen = await stack.run("oit:100000", per_minute=120, seconds=10, engine="fake:0.02")
+    assert seen.calls == len(seen.first_tokens) > 0
+    assert seen.computed >= seen.calls * stack.ANSWER_TOKENS
+    assert 0 <= seen.again <= seen.computed
