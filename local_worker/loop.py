@@ -32,6 +32,10 @@ log = logging.getLogger(__name__)
 # Consecutive failed steps after which the worker reports itself as unhealthy: more than one batch is affected.
 UNHEALTHY_AFTER = 2
 IDLE_SECONDS = 0.5
+# How long before the expected end of a step the next one is planned: time for the host, and a part of the step, since
+# expectations are not exact. A device that waits for the host loses more than a newcomer gains.
+PLAN_SECONDS = 0.01
+PLAN_PART = 0.1
 TICK = TimePassed()
 
 
@@ -46,7 +50,8 @@ class EngineLoop:
     """The loop launches a step and waits for the oldest step in flight.
 
     That is the step just launched or, with an engine that runs ahead, the previous one: the device computes while the
-    host processes the previous results. The loop runs until `stop`. On its own thread it calls `deliver` after every
+    host processes the previous results. A step is planned shortly before the one in flight ends, so that whoever comes
+    meanwhile is in it. The loop runs until `stop`. On its own thread it calls `deliver` after every
     turn that changed something, and `died` if a defect or the loss of the engine ends it: a worker without its loop
     serves no request and must not seem healthy.
     """
@@ -109,12 +114,23 @@ class EngineLoop:
     def _turns(self) -> None:
         while not self._stopping:
             self._wake.clear()
+            self._await_plan()
             worked = self._turn()
             if not worked and not self._inbox and not self._stopping:
                 self._engine.check()
                 self._wake.wait(self._idle_seconds())
         if self._finish_all_but(0):
             self._flush()
+
+    def _await_plan(self) -> None:
+        """Wait until it is time to plan the step after the one in flight."""
+        if not self._steps or self.stepping_since is None:
+            return
+        expected = self._batcher.expected_seconds(self._steps[-1].plan)
+        due = self.stepping_since + (1 - PLAN_PART) * expected - PLAN_SECONDS
+        while not self._stopping and (left := due - time.monotonic()) > 0:
+            self._wake.wait(left)
+            self._wake.clear()
 
     def _idle_seconds(self) -> float:
         deadline = self._machine.next_deadline()

@@ -181,6 +181,10 @@ class Batcher:
         if self.turns is not None and not plan.lengths:
             self._pace.observe(StepLoad.of(plan.batch.slices), seconds)
 
+    def expected_seconds(self, plan: Plan) -> float:
+        """Return the seconds that the step of `plan` will take, as far as that is learned; 0 if it is not."""
+        return self._pace.expected(StepLoad.of(plan.batch.slices)) if self.turns is not None else 0.0
+
     def commit(self, plan: Plan, result: StepResult) -> list[Advance]:
         """Append the samples of the earliest uncommitted plan; return the progress of each request that got one.
         Requests that have left the batch since are skipped: they are neither charged nor are their blocks published."""

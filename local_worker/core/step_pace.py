@@ -63,8 +63,7 @@ class StepPace:
     def observe(self, load: StepLoad, seconds: float) -> None:
         """Learn from a step of `load` that took `seconds`."""
         if self._steps >= LEAST_STEPS:
-            expected = max(LEAST_EXPECTED, sum(map(float.__mul__, self._factors, load)))
-            seconds = min(seconds, MOST_ODD * expected)
+            seconds = min(seconds, MOST_ODD * max(LEAST_EXPECTED, self.expected(load)))
         for place, mine in enumerate(load):
             row = self._products[place]
             for column, other in enumerate(load):
@@ -79,6 +78,10 @@ class StepPace:
         per_token, per_pair = self._factors[1] / 1e3, self._factors[3] / 1e6
         if self._steps >= LEAST_STEPS and per_token > 0:
             self._per_context = min(1 / LEAST_CONTEXT, max(0.0, per_pair / per_token))
+
+    def expected(self, load: StepLoad) -> float:
+        """Return the seconds that a step of `load` will take, as far as that is learned; at first 0."""
+        return max(0.0, sum(map(float.__mul__, self._factors, load))) if self._steps >= LEAST_STEPS else 0.0
 
     @property
     def budget(self) -> float:

@@ -6,7 +6,8 @@ Outputs do not depend on the steps in flight.
 
 import queue
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -65,13 +66,43 @@ class Failing(FakeEngine):
         return Failure(error) if error is not None else done
 
 
+class Device(FakeEngine):
+    """An engine that runs ahead, whose steps last for `seconds` and begin one after the other. In the midst of step
+    number `visited` it calls `visit`."""
+
+    def __init__(self, seconds: float, visited: int, visit: Callable[[], None]) -> None:
+        super().__init__(257, 0.0, BLOCK, 1)
+        self._seconds, self._visited, self._visit = seconds, visited, visit
+        self._due = 0.0
+        self.entered: list[list[int]] = []  # by step: the requests that entered, by arrival
+
+    def launch(self, batch: Batch) -> PendingStep:  # type: ignore[override]  # it stands for any engine
+        began = max(time.monotonic(), self._due)
+        self._due = began + self._seconds
+        if len(self.entered) == self._visited:
+            threading.Timer(began + self._seconds / 4 - time.monotonic(), self._visit).start()
+        self.entered.append([entry.request for entry in batch.entered])
+        return Until(self._due, super().launch(batch))
+
+
+class Until:
+    """A step that ends at `due`, in monotonic seconds."""
+
+    def __init__(self, due: float, step: PendingStep) -> None:
+        self._due, self._step = due, step
+
+    def wait(self) -> StepResult:
+        time.sleep(max(0.0, self._due - time.monotonic()))
+        return self._step.wait()
+
+
 class Listener:
     """The receiver of a loop's events."""
 
-    def __init__(self, engine: FakeEngine) -> None:
+    def __init__(self, engine: FakeEngine, policy: str = "fcfs") -> None:
         self.deliveries: queue.Queue[WorkerUpdate] = queue.Queue()
         self.deaths: queue.Queue[BaseException] = queue.Queue()
-        self.batcher = make_batcher(token_budget=BUDGET)
+        self.batcher = make_batcher(token_budget=BUDGET, policy=policy)
         self.loop = EngineLoop(self.batcher, engine, self.deliveries.put, self.deaths.put)
         self.tokens: dict[str, list[int]] = {}
         self.texts: dict[str, str] = {}
@@ -246,3 +277,20 @@ def test_a_defect_of_the_loop_is_reported() -> None:
     listener.submit(make_request([1]))
     assert "defect" in repr(listener.deaths.get(timeout=WAIT))
     listener.loop.stop()
+
+
+def test_who_comes_during_a_step_is_in_the_next_one_though_the_engine_runs_ahead() -> None:
+    newcomer = make_request([4, 5, 6], arrival=1)
+    device = Device(0.2, 3, lambda: listener.submit(newcomer))
+    listener = Listener(device, "dlpm")
+    like = make_batcher(token_budget=BUDGET)
+    like.queue.submit(make_request([1, 2, 3], arrival=0), 0.0)
+    plan = like.plan(0.0)
+    assert plan is not None
+    for _ in range(64):
+        listener.batcher.timed(plan, 0.2)  # as steps would have taught it
+    listener.submit(make_request([1, 2, 3], arrival=0))
+    listener.loop.start()
+    listener.receive_ends(2)
+    listener.stop()
+    assert device.entered.index([1]) == 4
