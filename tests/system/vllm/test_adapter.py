@@ -29,6 +29,7 @@ from fairlead.v1 import common_pb2, inference_pb2
 from local_worker.core.engine_text import EngineText
 from local_worker.core.request import Request as CoreRequest
 from local_worker.hugging_face_decoder import REPLACEMENT
+from serving.engine_metrics import total
 from serving.http_client import HttpClient
 from serving.kv_events.messages import KvEvent, StoredBlocks
 from serving.sampling_params import SamplingParams
@@ -45,6 +46,7 @@ MOST_RUNNING = 4
 CALLS = 48  # of the meek client, while the flooder contends
 QUANTUM = 64  # about a call's cost, so that a few quanta are little beside CALLS
 TOKENS = 60
+LINK = 192  # tokens that a link of a chain adds: three quarters of a step
 START = 900.0  # seconds in which vLLM starts where other processes compute
 
 
@@ -101,6 +103,11 @@ class VllmServe:
         )
         with urlopen(request) as answer:
             return str(json.load(answer)["choices"][0]["text"])
+
+    def finished(self) -> float:
+        """The number of requests that it has answered."""
+        with urlopen(f"http://127.0.0.1:{self.port}/metrics") as answer:
+            return total(answer.read(), "vllm:request_success_total")
 
     def kill(self) -> None:
         """Kill the server and the process of its engine."""
@@ -172,6 +179,20 @@ def test_outputs_are_those_that_the_engine_gives_directly(fleet: Fleet) -> None:
     with ThreadPoolExecutor(len(texts)) as callers:
         found = list(callers.map(lambda text: output_of(call(fleet, text))[0], texts))
     assert found == expected
+
+
+def test_a_long_prompt_is_a_chain_of_requests_and_its_output_is_that_of_one(fleet: Fleet) -> None:
+    engines, text = fleet.engines.values(), "A chain: " + "there was a king " * 120
+    before = sum(engine.finished() for engine in engines)
+    *_, last = responses = call(fleet, text)
+    usage = last.finished.usage
+    assert usage.prompt_tokens > 2 * LINK
+    assert (usage.cached_tokens, usage.service) == (0, usage.prompt_tokens + 2 * TOKENS)
+    eventually(
+        lambda: sum(engine.finished() for engine in engines) == before + -(-usage.prompt_tokens // LINK),
+        "the engine has ended each link and the request",
+    )
+    assert output_of(responses)[0] == fleet.engines["a"].complete(text, TOKENS)
 
 
 def test_constraints_are_obeyed(fleet: Fleet) -> None:
