@@ -5,7 +5,7 @@ from typing import Any
 import grpc
 import pytest
 
-from fairlead.errors import ThrottledTenant, ThrottledUser
+from fairlead.errors import ThrottledMemory, ThrottledUser
 from fairlead.outcomes import Outcome
 from fairlead.rpc.status import from_call
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
@@ -109,7 +109,7 @@ def test_under_overload_a_new_interaction_waits_for_memory_that_those_in_progres
         with pytest.raises(grpc.RpcError) as no_room:
             list(stub.Generate(request_for(1, id="another journey"), timeout=60))
         error = from_call(no_room.value)
-        assert isinstance(error, ThrottledTenant)
+        assert isinstance(error, ThrottledMemory)
         assert "memory" in error.message
         assert error.retry_after > 0
         for call in queued:
