@@ -26,16 +26,13 @@ from local_worker.core.machine import (
     WorkerMachine,
 )
 from local_worker.core.plan import Plan
+from local_worker.core.plan_delay import PlanDelay
 from local_worker.core.request import Request
 
 log = logging.getLogger(__name__)
 # Consecutive failed steps after which the worker reports itself as unhealthy: more than one batch is affected.
 UNHEALTHY_AFTER = 2
 IDLE_SECONDS = 0.5
-# How long before the expected end of a step the next one is planned: time for the host, and a part of the step, since
-# expectations are not exact. A device that waits for the host loses more than a newcomer gains.
-PLAN_SECONDS = 0.01
-PLAN_PART = 0.1
 TICK = TimePassed()
 
 
@@ -72,6 +69,7 @@ class EngineLoop:
         self._stopping = False
         self._machine = WorkerMachine(batcher.queue)
         self._steps: deque[LaunchedStep] = deque()  # steps in flight, oldest first
+        self._delay = PlanDelay()
         self._failures = 0
         self.stepping_since: float | None = None  # monotonic time; read by other threads
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -127,7 +125,7 @@ class EngineLoop:
         if not self._steps or self.stepping_since is None:
             return
         expected = self._batcher.expected_seconds(self._steps[-1].plan)
-        due = self.stepping_since + (1 - PLAN_PART) * expected - PLAN_SECONDS
+        due = self.stepping_since + self._delay.seconds(expected)
         while not self._stopping and (left := due - time.monotonic()) > 0:
             self._wake.wait(left)
             self._wake.clear()
@@ -176,6 +174,7 @@ class EngineLoop:
         return finished
 
     def _finish(self, step: LaunchedStep) -> None:
+        began = time.monotonic()
         try:
             result = step.pending.wait()
         except EngineLost:
@@ -185,7 +184,9 @@ class EngineLoop:
             self._fail(step.plan)
             return
         self._failures = 0
-        self._batcher.timed(step.plan, self._measure_step())
+        is_known, seconds = self._delay.ended(time.monotonic() - began), self._measure_step()
+        if is_known:
+            self._batcher.timed(step.plan, seconds)
         self._machine.handle(RequestsAdvanced(self._batcher.commit(step.plan, result)), time.monotonic())
 
     def _fail(self, plan: Plan) -> None:

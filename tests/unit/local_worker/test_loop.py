@@ -281,16 +281,16 @@ def test_a_defect_of_the_loop_is_reported() -> None:
 
 def test_who_comes_during_a_step_is_in_the_next_one_though_the_engine_runs_ahead() -> None:
     newcomer = make_request([4, 5, 6], arrival=1)
-    device = Device(0.2, 3, lambda: listener.submit(newcomer))
+    device = Device(0.15, 12, lambda: listener.submit(newcomer))  # later than the delay takes to grow
     listener = Listener(device, "dlpm")
     like = make_batcher(token_budget=BUDGET)
     like.queue.submit(make_request([1, 2, 3], arrival=0), 0.0)
     plan = like.plan(0.0)
     assert plan is not None
     for _ in range(64):
-        listener.batcher.timed(plan, 0.2)  # as steps would have taught it
-    listener.submit(make_request([1, 2, 3], arrival=0))
+        listener.batcher.timed(plan, 0.15)  # as steps would have taught it
+    listener.submit(make_request([1, 2, 3], sampling=SamplingParams(max_tokens=16), arrival=0))
     listener.loop.start()
     listener.receive_ends(2)
     listener.stop()
-    assert device.entered.index([1]) == 4
+    assert device.entered.index([1]) == 13
