@@ -144,12 +144,18 @@ class UsageLedger:
                 self.written(new)
 
     async def store(self) -> None:
-        """Write what was added; it is kept if that fails."""
+        """Write what was added; it is kept if that fails. A write that began is ended if its caller is cancelled."""
         if not self._new:
             return
-        with self._keeping(new := self._taken()):
-            await asyncio.to_thread(self._write, new)
-            self.written(new)
+        new = self._taken()
+        writing = asyncio.ensure_future(asyncio.to_thread(self._write, new))
+        try:
+            await asyncio.wait([writing])
+        finally:
+            await asyncio.wait([writing])
+            with self._keeping(new):
+                writing.result()
+                self.written(new)
 
     @contextmanager
     def _keeping(self, new: Mapping[UsageKey, UsageSums]) -> Iterator[None]:

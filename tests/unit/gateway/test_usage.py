@@ -92,6 +92,23 @@ async def test_usage_that_cannot_be_written_is_kept_and_tried_again(
     assert [record.message for record in caplog.records] == ["usage cannot be written; it is kept and tried again"]
 
 
+async def test_a_write_that_began_is_ended_and_told_of_when_its_caller_is_cancelled() -> None:
+    ledger = UsageLedger("")
+    told: list[usage.UsageKey] = []
+    ledger.written = told.extend
+    ledger.add("a/b", "app", "m", 0.0, sums(5))
+    with ledger._lock:  # as another thread that reads holds it
+        storing = asyncio.create_task(ledger.store())
+        await asyncio.sleep(0)
+        assert not ledger._new
+        storing.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await storing
+    assert [key.user for key in told] == ["b"]
+    assert [row.calls for row in await ledger.rows("")] == [5]
+
+
 async def test_names_that_are_made_up_take_a_bounded_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(usage, "MOST_NAMES_IN_MEMORY", 3)
     ledger = UsageLedger("")
