@@ -93,12 +93,7 @@ $(VLLM_VENV)/$(VLLM_NEWEST)/.ready: $(VLLM_VENV)/.ready
 	cd $(VLLM_VENV)/lib/python3*/site-packages && find vllm -name '*.so' -exec ln -s $$PWD/{} $(@D)/{} \;
 	@touch $@
 
-# The package with vLLM's gRPC, which only the server that a test starts finds.
-$(VLLM_VENV)/grpc/.ready: constraints/vllm-grpc.txt $(VLLM_VENV)/.ready
-	$(VLLM_VENV)/bin/pip install --quiet --no-deps --upgrade --target $(@D) --requirement $<
-	@touch $@
-
-vllm-venv: $(VLLM_VENV)/lowest/.ready $(VLLM_VENV)/$(VLLM_NEWEST)/.ready $(VLLM_VENV)/grpc/.ready ## install vLLM for CPUs into an environment of its own (once, 4 GB, several minutes)
+vllm-venv: $(VLLM_VENV)/lowest/.ready $(VLLM_VENV)/$(VLLM_NEWEST)/.ready ## install vLLM for CPUs into an environment of its own (once, 4 GB, several minutes)
 
 VLLM_PYTEST = env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -q --show-capture no --timeout 900 --parallel
 VLLM_TESTS = tests/system/vllm tests/system/faults/test_workers.py tests/unit/local_worker/test_policies_on_a_stack.py
@@ -127,7 +122,7 @@ format: setup ## format the code and apply the safe fixes
 	$(BIN)/ruff check --fix --exit-zero
 	$(BIN)/ruff format
 
-protos: setup ## regenerate fairlead/v1, serving/envoy, engine_adapter/wire and docs/api.md from protos/
+protos: setup ## regenerate fairlead/v1, serving/envoy and docs/api.md from protos/
 	$(BIN)/python protos/generate.py
 	$(BIN)/python docs/api_reference.py
 

@@ -8,7 +8,7 @@ from functools import partial
 from importlib.util import find_spec
 
 from engine_adapter.backend import AdapterBackend
-from engine_adapter.config import HTTP, AdapterConfig
+from engine_adapter.config import AdapterConfig
 from engine_adapter.engine_api import EngineApi, EngineAway, EngineInfo, FollowerFactory, OpenEngine
 from engine_adapter.engine_claims import check_info
 from engine_adapter.vllm_http import VllmHttp
@@ -30,11 +30,10 @@ from serving.environment import ServiceName
 from serving.http_client import HttpClient
 from serving.logs import configure_logging
 from serving.process import Serving, log_step, run
-from serving.rpc.channel import open_channel
 
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
-UNKNOWN_VOCAB_SIZE = MOST  # of an engine that does not tell: it refuses ids that are not in its vocabulary
+VOCAB_SIZE = MOST  # of an engine, which does not tell: it refuses ids that are not in its vocabulary
 
 
 def make_adapter(config: AdapterConfig, api: EngineApi, engine: OpenEngine) -> Worker:
@@ -43,7 +42,7 @@ def make_adapter(config: AdapterConfig, api: EngineApi, engine: OpenEngine) -> W
     cost, kv_tokens = cost_function(config.cost), info.pages * info.block_tokens
     longest = min(info.max_model_tokens, kv_tokens)
     limits = BatchLimits(
-        max_running=min(config.max_running, info.max_running or config.max_running),
+        max_running=config.max_running,
         token_budget=config.token_budget,
         max_prompt_tokens=config.max_prompt_tokens or max(1, longest - info.block_tokens),
         max_waiting=config.max_waiting,
@@ -66,12 +65,11 @@ def make_adapter(config: AdapterConfig, api: EngineApi, engine: OpenEngine) -> W
         _warn_of_long_prompts(info, limits.token_budget)
     cache = EngineCache(info.pages, info.block_tokens)
     batch = ExternalBatch(ExternalQueue(policy, cache, cost, limits, long_prompts))
-    vocab_size = info.vocab_size or UNKNOWN_VOCAB_SIZE
     model = scheduler_pb2.ModelInfo(
         name=info.model,
         max_model_tokens=longest,
         max_prompt_tokens=limits.max_prompt_tokens,
-        vocab_size=vocab_size,
+        vocab_size=VOCAB_SIZE,
         longest_token=tokenizer.longest_token,
         block_tokens=info.block_tokens,
         kv_tokens=kv_tokens,
@@ -84,7 +82,7 @@ def make_adapter(config: AdapterConfig, api: EngineApi, engine: OpenEngine) -> W
     )
     prompts = PromptEncoder(
         tokenizer,
-        vocab_size,
+        VOCAB_SIZE,
         info.block_tokens,
         config.secret,
         {model.name: model.revision},
@@ -109,18 +107,8 @@ def _warn_of_long_prompts(info: EngineInfo, token_budget: int) -> None:
     )
 
 
-def _api_factory(config: AdapterConfig) -> Callable[[], EngineApi]:
-    """Return the function that opens the engine's interface on the event loop; raise ConfigError."""
-    if config.scheme == HTTP:
-        return partial(VllmHttp, HttpClient(config.engine_address, config.engine_api_key), _follower_factory(config))
-    missing = "engine: gRPC needs a tokenizer: pip install 'fairlead-serving[adapter-grpc]'"
-    require(find_spec("transformers") is not None, missing)
-    from engine_adapter.vllm_grpc import CHANNEL_OPTIONS, VllmGrpc
-
-    return lambda: VllmGrpc(open_channel(config.engine_address, options=CHANNEL_OPTIONS), config.model)
-
-
 def _follower_factory(config: AdapterConfig) -> FollowerFactory | None:
+    """Return the factory of followers of the engine's events, None without addresses; raise ConfigError."""
     if not config.kv_events:
         return None
     require(find_spec("zmq") is not None, "kv_events: needs pyzmq: pip install 'fairlead-serving[adapter]'")
@@ -155,10 +143,10 @@ def prepare(argv: Sequence[str]) -> Serving:
     """Load the configuration and return the function that serves; raise ConfigError."""
     config = load(AdapterConfig, ServiceName.ADAPTER, argv, os.environ, prog="python -m engine_adapter")
     configure_logging(config.log_level)
-    make_api = _api_factory(config)
+    make_follower = _follower_factory(config)
 
     async def serve(stop: asyncio.Event) -> None:
-        api = make_api()
+        api = VllmHttp(HttpClient(config.engine_address, config.engine_api_key), make_follower)
         engine = await await_engine(config.engine_address, api, stop)
         if engine is not None:
             await make_adapter(config, api, engine).run(stop)

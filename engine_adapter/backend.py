@@ -99,7 +99,6 @@ class AdapterBackend:
 
     def encode(self, prompt: PromptToEncode) -> EncodedPrompt:
         """See Backend."""
-        self._check_scope(prompt.cache_scope)
         return self.prompts.encode(prompt)
 
     def decode(self, token_ids: bytes, model: str) -> str:
@@ -123,7 +122,6 @@ class AdapterBackend:
             raise Unavailable("a constrained output cannot go on here: the engine would begin the constraint anew")
         if request.sampling.prompt_logprobs is not None:
             raise InvalidRequest("is not supported by a worker beside an engine", "sampling.prompt_logprobs")
-        self._check_scope(request.cache_scope)
         output = self._make_output(request)
         request.text = output.text
         self._machine.handle(SubmitRequest(request), time.monotonic())
@@ -144,14 +142,6 @@ class AdapterBackend:
     def stepping_since(self) -> float | None:
         """The time at which the engine last sent something, while it has requests of ours."""
         return self._heard_at if self._batch.queue.running else None
-
-    def _check_scope(self, cache_scope: str) -> None:
-        if cache_scope and not self._info.has_cache_scopes:
-            raise InvalidRequest(
-                f"the engine, {self._info.engine} over gRPC, cannot keep cached prefixes apart; "
-                "gateways need --cache-scope deployment",
-                "cache_scope",
-            )
 
     def _soon(self) -> None:
         """Take a turn once everything that has arrived by now is known."""

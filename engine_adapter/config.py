@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from fairlead.errors import listed
 from local_worker.worker_options import WorkerOptions
 from serving.config import addresses, check_positive, option, require
 from serving.retired import constant
 
-HTTP, GRPC = SCHEMES = ("http", "grpc")
+HTTP = "http://"
 KV_ADDRESSES = 2  # of events, and of those that are repeated
 
 
@@ -18,17 +17,9 @@ class AdapterConfig(WorkerOptions):
 
     engine: str = option(
         "127.0.0.1:8000",
-        "`vllm serve` answers HTTP at this address, with `http://:KEY@` before it if it expects a key; with `grpc://`, "
-        "`vllm serve --grpc` answers gRPC.",
-        unit="[scheme://][:key@]host:port",
-        change_when="The engine listens on another port of the pod, requires a key, or speaks gRPC.",
-    )
-    model: str = option(
-        "",
-        "The files of the model's tokenizer are in this folder, or on the hub by this id. Without it an engine that "
-        "speaks gRPC is asked for them, which it can answer if it was started with the path of a folder.",
-        unit="path or id",
-        change_when="The engine speaks gRPC and was started with the id of a model on the hub.",
+        "`vllm serve` answers HTTP at this address, with `http://:KEY@` before it if it expects a key.",
+        unit="[http://][:key@]host:port",
+        change_when="The engine listens on another port of the pod, or requires a key.",
     )
     kv_events: str = option(
         "",
@@ -67,15 +58,10 @@ class AdapterConfig(WorkerOptions):
 
     def __post_init__(self) -> None:
         WorkerOptions.__post_init__(self)
-        require(self.scheme in SCHEMES, f"engine: expected one of {listed(SCHEMES)} before ://, got {self.engine!r}")
+        require("://" not in self._location, f"engine: expected {HTTP} or nothing before it, got {self.engine!r}")
         require(
             len(addresses(self.engine_address, "engine")) == 1, f"engine: expected one host:port, got {self.engine!r}"
         )
-        if self.scheme == HTTP:
-            require(self.model == "", "model: is only for an engine that speaks gRPC; this one has its own")
-        else:
-            require(self.engine_api_key == "", "engine: a key is not sent over gRPC, which has none")
-            require(self.kv_events == "", "kv_events: must not be given, since gRPC brings the engine's events")
         _ = self.picker_names
         check_positive(self, "max_running", "token_budget")
         events, *others = self.kv_event_addresses
@@ -87,21 +73,19 @@ class AdapterConfig(WorkerOptions):
         require("@" not in self.revision, f"revision: must not contain '@', got {self.revision!r}")
 
     @property
-    def scheme(self) -> str:
-        """The protocol of the engine, one of SCHEMES."""
-        scheme, mark, _ = self.engine.partition("://")
-        return scheme if mark else HTTP
-
-    @property
     def engine_address(self) -> str:
         """The address at which the engine answers, as host:port."""
-        return self.engine.rpartition("://")[2].rpartition("@")[2]
+        return self._location.rpartition("@")[2]
 
     @property
     def engine_api_key(self) -> str:
         """The key that the engine expects; empty for none."""
-        user, mark, _ = self.engine.rpartition("://")[2].rpartition("@")
+        user, mark, _ = self._location.rpartition("@")
         return unquote(user.removeprefix(":")) if mark else ""
+
+    @property
+    def _location(self) -> str:
+        return self.engine.removeprefix(HTTP)
 
     @property
     def kv_event_addresses(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""The port between the adapter's backend and an engine that serves, over HTTP or gRPC."""
+"""The port between the adapter's backend and an engine that serves."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -37,9 +37,6 @@ class EngineInfo:
     block_tokens: int
     pages: int
     constraints: frozenset[str]  # the kinds of constraints that it obeys
-    vocab_size: int | None = None  # None: it does not tell
-    max_running: int | None = None
-    has_cache_scopes: bool = True  # whether a request can have cached blocks of its own
     long_prefill_tokens: int | None = None  # largest part of a prompt in a step; 0: no limit; None: it does not tell
     caches_prefixes: bool = False  # whether it says that requests find the prefixes of earlier ones
 
@@ -52,10 +49,7 @@ class EngineCounts(NamedTuple):
 
 
 class OutputPiece(NamedTuple):
-    """New output of one request; `finish` is the reason why it ends here, None while it goes on.
-
-    `text` is that of `tokens` where the engine decodes; otherwise it is empty.
-    """
+    """New output of one request; `finish` is the reason why it ends here, None while it goes on."""
 
     tokens: list[int]
     text: str

@@ -19,9 +19,7 @@ def check_info(info: EngineInfo) -> None:
         "block size": (info.block_tokens, MOST_BLOCK_TOKENS),
         "number of pages": (info.pages, MOST_TOKENS),
         "number of tokens in its KV cache": (info.pages * info.block_tokens, MOST_TOKENS),
-        "vocabulary": (info.vocab_size if info.vocab_size is not None else 1, IDS),
         "largest part of a prompt in a step": (info.long_prefill_tokens or 1, MOST_TOKENS),
-        "number of running requests": (info.max_running if info.max_running is not None else 1, MOST_REQUESTS),
     }
     for name, text in {"model": info.model, "path": info.root, "version": info.engine}.items():
         if len(text) > MOST_CHARACTERS or not text.isprintable():

@@ -9,7 +9,7 @@ from grpc_tools import protoc
 
 ROOT = Path(__file__).parents[1]
 WELL_KNOWN = Path(grpc_tools.__file__).parent / "_proto"  # google/protobuf
-PACKAGES = ("fairlead/v1", "serving/envoy", "engine_adapter/wire")
+PACKAGES = ("fairlead/v1", "serving/envoy")
 KINDS = ("python", "pyi", "grpc_python")
 
 

@@ -164,7 +164,6 @@ FOLDED: Mapping[str, Folded] = {
     "kv_replay_port": Folded("kv_events", "write kv_events: PORT,REPLAY_PORT", _part(1), _PICKER),
     "kv_replay": Folded("kv_events", "write kv_events: tcp://host:port,tcp://host:port", _part(1), _ADAPTER),
     "engine_api_key": Folded("engine", "write engine: http://:KEY@host:port", _with_key, _ADAPTER),
-    "tokenizer": Folded("model", "write model", _renamed, _ADAPTER),
     "served_name": Folded("model", "write model: NAME=MODEL", _with_name, _WORKER),
     "memory_fraction": Folded("kv_tokens", "write kv_tokens: 90%", _with_part_of_memory, _WORKER),
     "fake_step_seconds": Folded("engine", "write engine: fake:SECONDS,BYTES", _number(0, "fake"), _WORKER),

@@ -19,7 +19,7 @@ def test_generated_stubs_are_current(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", GENERATE, str(tmp_path)], check=True, cwd=ROOT)
     generated = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.glob("*/*/*_pb2*")}
     folders = {Path(name).parent for name in generated}
-    assert folders == {Path("fairlead/v1"), Path("serving/envoy"), Path("engine_adapter/wire")}
+    assert folders == {Path("fairlead/v1"), Path("serving/envoy")}
     committed = {
         str(path.relative_to(ROOT)): path.read_text() for folder in folders for path in (ROOT / folder).glob("*_pb2*")
     }

@@ -41,7 +41,7 @@ SERVICES = {
 }
 ENVIRONMENT = {"FAIRLEAD_SECRET": "x" * 16}
 # The options of `vllm serve` that documents name; real servers start with them in tests/system/vllm and lab/bench.
-VLLM = {"max-num-seqs", "max-num-batched-tokens", "long-prefill-token-threshold", "kv-events-config", "grpc", "port"}
+VLLM = {"max-num-seqs", "max-num-batched-tokens", "long-prefill-token-threshold", "kv-events-config", "port"}
 UNCHECKED = {
     "lab.bench.NAME": "stands for every benchmark",
     "bench.compiled": "a program of a former commit, which the document names",
@@ -161,7 +161,7 @@ def pip(command: Command) -> None:
             project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
             assert ours[2] is None or ours[2] in project["optional-dependencies"]
         else:
-            assert word in ("--no-deps", "vllm[grpc]")
+            assert word == "--no-deps"
 
 
 def curl(command: Command) -> None:

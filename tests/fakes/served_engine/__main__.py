@@ -3,8 +3,7 @@
 `python -m tests.fakes.served_engine --port 8000 --events tcp://127.0.0.1:5557 --replay tcp://127.0.0.1:5558`. Its
 tokens are bytes; the next one follows from all tokens before it, so that every output is known. Prompts choose its
 faults: those with `refuse` are answered with 400, with `fail at` with 500; those that begin with `break` lose their
-connection after three tokens, and with `stay` get one token and no end. With `--grpc 1` it serves gRPC, as
-`vllm serve --grpc` does.
+connection after three tokens, and with `stay` get one token and no end.
 """
 
 import argparse
@@ -14,20 +13,12 @@ import contextlib
 import uvicorn
 
 from tests.fakes.served_engine.engine import ServedEngine
-from tests.fakes.served_engine.grpc import Feed, Grpc
 from tests.fakes.served_engine.http import Http
 from tests.fakes.served_engine.kv import Publisher
 
 
 async def serve(options: argparse.Namespace) -> None:
     engine = ServedEngine(options)
-    if options.grpc:
-        feed = Feed()
-        server = await Grpc(engine, feed).serve(f"127.0.0.1:{options.port}")
-        stepping = asyncio.create_task(engine.run(feed))
-        await server.wait_for_termination()
-        stepping.cancel()
-        return
     publisher = (
         Publisher(options.events, options.replay, options.shape == "arrays", options.drop) if options.events else None
     )
@@ -46,7 +37,6 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--model", default="m")
-    parser.add_argument("--grpc", type=int, default=0)
     parser.add_argument("--events", default="")
     parser.add_argument("--replay", default="")
     parser.add_argument("--shape", choices=("maps", "arrays"), default="maps")

@@ -2,17 +2,11 @@
 
 import argparse
 import asyncio
-from typing import Any, Protocol
+from typing import Any
 
-from tests.fakes.served_engine.kv import KvCache
+from tests.fakes.served_engine.kv import KvCache, Publisher
 from tests.fakes.served_engine.running import Running
 from tests.fakes.served_engine.tokens import EOS, REPLACEMENT, next_token, text_of
-
-
-class EventSink(Protocol):
-    """What tells others of events, which are maps as in vLLM's messages."""
-
-    async def publish(self, events: list[dict[str, Any]]) -> None: ...
 
 
 class ServedEngine:
@@ -29,7 +23,7 @@ class ServedEngine:
         self.most_running = self.requests = self.computed_tokens = 0
         self.work = asyncio.Event()
 
-    async def run(self, publisher: EventSink | None) -> None:
+    async def run(self, publisher: Publisher | None) -> None:
         while True:
             await self.work.wait()
             self.step()

@@ -71,7 +71,6 @@ SAME: list[tuple[ServiceName, dict[str, str], dict[str, str]]] = [
     (P, {"kv_events_port": "5557", "kv_replay_port": "5558"}, {"kv_events": "5557,5558"}),
     (A, {"kv_events": "tcp://h:1", "kv_replay": "tcp://h:2"}, {"kv_events": "tcp://h:1,tcp://h:2"}),
     (A, {"engine": "h:1", "engine_api_key": "a/b"}, {"engine": ":a%2Fb@h:1"}),
-    (A, {"engine": "grpc://h:1", "tokenizer": "/t"}, {"engine": "grpc://h:1", "model": "/t"}),
     (W, {"model": "a/b", "served_name": "mine"}, {"model": "mine=a/b"}),
     (W, {"memory_fraction": "0.9"}, {"kv_tokens": "30%,90%"}),
     (W, {"kv_tokens": "64", "memory_fraction": "0.9"}, {"kv_tokens": "64,90%"}),

@@ -1,1 +1,0 @@
-"""The messages of served engines, made of protos/engine_adapter/wire by `make protos`."""
