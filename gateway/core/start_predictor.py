@@ -1,113 +1,116 @@
-"""When a call will start: from the calls that wait before it at its worker, and how fast calls start there.
+"""When a call will start: from how often the client's calls start at the worker, and how many of them wait before it.
 
-Workers are fair, so a client's calls start at the rate of its share, whatever others send; and no call waits longer
-than all that wait now. Both rates are measured, over the last starts while calls waited, so they hold for any policy,
-weights and engine. A client that has nothing waiting is expected to wait as long as first calls of clients did lately.
+Workers are fair, so a client's calls start at the rate of its share, whatever others send. That rate is measured: while
+calls of the client wait, over their last starts; before, over its last waits, each divided by the call's place among
+the client's own. So it holds for any policy, weights and engine.
 """
 
-from collections import deque
+import math
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-FEWEST, FEW, MOST = 3, 16, 1024  # starts over which a rate is measured
-RECENT = 10.0  # seconds after which a start counts no more, beyond FEW
-FIRSTS = 4  # first calls over which their wait is averaged
+WAITS = 4  # last waits over which a client's turn is averaged
+PRIOR = 6  # starts for which that average counts when a queue begins
+RECENT = 30.0  # seconds after which a start counts 1 / e
 SOON = 0.2  # seconds: within this, or CLOSE of the wait, a prediction is right
 CLOSE = 0.25
 MOST_WORKERS = 1024  # processes whose starts are remembered
+MOST_CLIENTS = 256  # of a process, whose turns are remembered while none of their calls waits
 # Part of the predicted wait that a call surely waits: with less time left it is refused at once.
 SURE = 0.5
 SHORTEST_RETRY, LONGEST_RETRY = 0.1, 60.0  # seconds
 
 
+class _Wait(NamedTuple):
+    """A call that waits."""
+
+    since: float
+    place: int  # among the client's own, from 1
+
+
 @dataclass(slots=True)
 class _Queue:
-    """Calls that wait, and the times of the last starts since the queue was last empty."""
+    """A client's calls that wait, and its starts since the queue was last empty; older ones count less."""
 
-    waiting: dict[str, float] = field(default_factory=dict)  # call -> when it began to wait; the oldest first
-    starts: deque[float] = field(default_factory=lambda: deque(maxlen=MOST))
+    turn: float  # seconds, of the last waits
+    now: float  # of the last change
+    waiting: dict[str, _Wait] = field(default_factory=dict)  # the oldest first
+    starts: float = 0.0
+    seconds: float = 0.0
 
-    def wait(self, now: float) -> float | None:
-        """Return the seconds until a call starts that comes last; None before there is a rate."""
-        interval = self.interval(now)
-        return None if interval is None else max(0.0, interval * (1 + len(self.waiting)) - (now - self.starts[-1]))
+    def advance(self, now: float) -> None:
+        """Let the time pass."""
+        kept = math.exp((self.now - now) / RECENT)
+        self.starts *= kept
+        self.seconds = self.seconds * kept + RECENT * (1 - kept)
+        self.now = now
 
-    def interval(self, now: float) -> float | None:
-        """Return the seconds between starts, at least what the current interval implies; None before one ended."""
-        starts = self.starts
-        while len(starts) > FEW and starts[1] < now - RECENT:
-            starts.popleft()
-        if len(starts) < FEWEST:
-            return None
-        return max((starts[-1] - starts[0]) / (len(starts) - 1), (now - starts[0]) / len(starts))
-
-    def start(self, now: float) -> None:
-        """Note a start, unless nothing has waited for long: then it is arrivals that limit the rate, not the worker."""
-        if now - next(iter(self.waiting.values())) < SOON:
-            self.starts.clear()
-        else:
-            self.starts.append(now)
-
-    def join(self, call: str, now: float) -> None:
-        if not self.waiting:
-            self.starts.clear()
-        self.waiting[call] = now
+    def interval(self, now: float) -> float:
+        """Return the seconds between two starts."""
+        self.advance(now)
+        return (PRIOR * self.turn + self.seconds) / (PRIOR + self.starts)
 
 
 class StartPredictor:
     """The calls that wait for their start at one worker; `now` is in seconds and never decreases."""
 
     def __init__(self) -> None:
-        self._all = _Queue()
-        self._clients: dict[str, _Queue] = {}  # those with calls that wait
-        self._first = 0.0  # the wait of first calls, a moving average
+        self._queues: dict[str, _Queue] = {}  # of clients with calls that wait
+        self._usual: dict[str, float] = {}  # in seconds, of clients whose calls have started; the newest last
+        self._first = 0.0  # seconds that first calls of clients waited, a moving average
 
     def predict(self, client: str, now: float) -> float:
         """Return the seconds until a call of `client` will start that begins to wait now."""
-        if not self._all.waiting:
+        if not self._queues:
             return 0.0
-        of_all, found = self._all.wait(now), self._clients.get(client)
-        own = self._first if found is None else found.wait(now)
-        if own is None:
-            own = self._first * (1 + (len(found.waiting) if found is not None else 0))
-        return own if of_all is None else min(own, of_all)
+        found = self._queues.get(client)
+        return self._usual_turn(client) if found is None else found.interval(now) * (1 + len(found.waiting))
 
     def turn(self, client: str, now: float) -> float | None:
         """Return the seconds between starts of the client's calls; None if none waits, or none has started yet."""
-        found = self._clients.get(client)
-        return None if found is None else found.interval(now)
+        found = self._queues.get(client)
+        return None if found is None or client not in self._usual else found.interval(now)
 
     def waits(self, client: str, call: str, now: float) -> float:
         """Record that a call begins to wait; return its predicted wait in seconds."""
         predicted = self.predict(client, now)
-        for queue in (self._all, self._clients.setdefault(client, _Queue())):
-            queue.join(call, now)
+        queue = self._queues.setdefault(client, _Queue(self._usual_turn(client), now))
+        queue.waiting[call] = _Wait(now, 1 + len(queue.waiting))
         return predicted
 
     def started(self, client: str, call: str, now: float) -> None:
         """Record that a call has started."""
-        found = self._clients.get(client)
-        if found is None or call not in found.waiting:
+        queue = self._queues.get(client)
+        if queue is None or call not in queue.waiting:
             return
-        if not found.starts:
-            self._first += (now - found.waiting[call] - self._first) / FIRSTS
-        for queue in (self._all, found):
-            queue.start(now)
+        since, place = queue.waiting[call]
+        queue.advance(now)
+        queue.starts += 1
+        queue.turn += ((now - since) / place - queue.turn) / WAITS
+        self._usual.pop(client, None)
+        self._usual[client] = queue.turn
+        if len(self._usual) > MOST_CLIENTS:
+            del self._usual[next(iter(self._usual))]
+        if place == 1:
+            self._first += (now - since - self._first) / WAITS
         self.left(client, call)
 
     def left(self, client: str, call: str) -> None:
         """Record that a call waits no more, whether it has started or not."""
-        found = self._clients.get(client)
-        if found is None or found.waiting.pop(call, None) is None:
+        queue = self._queues.get(client)
+        if queue is None or queue.waiting.pop(call, None) is None:
             return
-        del self._all.waiting[call]
-        if not found.waiting:
-            del self._clients[client]
+        if not queue.waiting:
+            del self._queues[client]
+
+    def _usual_turn(self, client: str) -> float:
+        return self._usual.get(client, self._first)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError unless every call that waits is its client's."""
-        waiting = {call for queue in self._clients.values() for call in queue.waiting}
-        assert waiting == self._all.waiting.keys(), f"{waiting} of clients, {list(self._all.waiting)} of all"
-        assert all(queue.waiting for queue in self._clients.values()), "a client without calls is kept"
+        """Raise AssertionError when a client's queue is impossible."""
+        assert all(queue.waiting for queue in self._queues.values()), "a client without calls is kept"
+        assert all(queue.seconds >= 0 and queue.starts >= 0 for queue in self._queues.values()), "a rate below 0"
+        assert len(self._usual) <= MOST_CLIENTS, f"{len(self._usual)} clients are remembered"
 
 
 def is_close(predicted: float, waited: float) -> bool:

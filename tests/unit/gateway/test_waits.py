@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from fairlead.errors import ClientLimit, DeadlineExceeded, FairleadError
 from fairlead.rpc.status import from_call
 from fairlead.v1 import inference_pb2_grpc
-from gateway.core.start_predictor import LONGEST_RETRY, SURE, CallWaits, StartPredictor, is_close
+from gateway.core.start_predictor import LONGEST_RETRY, MOST_CLIENTS, SURE, CallWaits, StartPredictor, is_close
 from tests.services import SECRET, Stack, eventually
 from tests.unit.cli.commands import called
 from tests.unit.gateway.http.http_client import HttpClient
@@ -87,6 +87,21 @@ def test_waits_at_a_fair_worker_are_predicted(seed: int) -> None:
         predictor.check_invariants()
     assert sum(results) >= 0.8 * len(results)
     assert sum(refused) >= 0.95 * len(refused) > 0, "who was refused early would have missed the deadline"
+
+
+def test_turns_of_clients_are_remembered_up_to_a_bound() -> None:
+    predictor = StartPredictor()
+    for number in range(MOST_CLIENTS + 1):
+        predictor.waits(f"u{number}", "call", float(number))
+        predictor.started(f"u{number}", "call", number + 0.5)
+        predictor.check_invariants()
+    predictor.waits("flood", "call", 1000.0)
+    remembered = predictor.predict("u2", 1000.0)
+    predictor.started("flood", "call", 1010.0)
+    predictor.waits("flood", "call", 1010.0)
+    predictor.check_invariants()
+    assert predictor.predict("u2", 1010.0) == remembered < 0.5, "as long as it waited before"
+    assert predictor.predict("u0", 1010.0) > 2, "one that is forgotten waits as first calls of all do"
 
 
 def call(address: str, timeout: float = 60.0, user: str = "ann") -> grpc.Call | FairleadError:
