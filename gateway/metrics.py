@@ -11,7 +11,7 @@ from opentelemetry.trace import NonRecordingSpan
 from fairlead.outcomes import Outcome
 from gateway.accounting import Accounting
 from gateway.upstream.placements import PlacementCounts
-from serving.telemetry.counter import CappedLabel, Counter
+from serving.telemetry.metrics import CappedLabel, Counter
 from serving.telemetry.records import CallRecord, InteractionRecord, phases
 from serving.telemetry.spans import call_context
 

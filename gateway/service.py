@@ -15,7 +15,7 @@ from gateway.driver import CallDrivers
 from gateway.grpc_caller import GrpcCaller, responses, shown
 from gateway.tenants import Credentials
 from gateway.upstream.cluster import Cluster
-from serving.rpc.incoming import only
+from serving.rpc.interceptors import only
 from serving.rpc.message_body_limiter import MessageBodyLimiter
 from serving.wire import parsed
 from throttler.core.budgets import HEADER

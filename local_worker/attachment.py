@@ -14,9 +14,8 @@ from local_worker.core.events import RequestAccepted, RequestEnded, WorkerUpdate
 from local_worker.core.load import ClientAccountReport
 from local_worker.core.report_pacing import ReportPacing
 from local_worker.core.request import Request
-from local_worker.slower_blocks import SlowerBlocks
 from local_worker.wire import to_accepted, to_block_runs, to_client_service, to_computed_prompt, to_request_end
-from local_worker.worker_snapshot import WorkerSnapshot
+from local_worker.worker_snapshot import SlowerBlocks, WorkerSnapshot
 from serving.blocks import pack_digests
 from serving.endpoint_names import EndpointNames
 from serving.rpc.channel import open_channel, secret_metadata
@@ -82,8 +81,9 @@ class SchedulerAttachment:
         self._ended.extend(update.events.ended)
         if update.events.accepted or update.events.computed or update.events.ended:
             self.pacing.requests_changed()
-        self._slower.changed(update.slower, keeps_evicted=True)
-        if self._blocks or self._slower:
+        if update.slower:
+            self._slower.changed(update.slower, keeps_evicted=True)
+        if update.evicted or update.cached or update.slower:
             self.pacing.blocks_changed()
         if update.load is not None:
             self.pacing.queue_is(update.load.waiting)

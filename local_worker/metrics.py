@@ -9,7 +9,7 @@ from opentelemetry.metrics import Meter
 from fairlead.v1 import scheduler_pb2
 from local_worker.core.load import ClientAccountReport
 from serving.cost import MICRO
-from serving.telemetry.counter import OTHER, CappedLabel
+from serving.telemetry.metrics import OTHER, CappedLabel
 
 STATE_SECONDS = 1.0
 MOST_TENANTS = 100

@@ -1,19 +1,51 @@
 """The current state of the worker, with which a stream to a scheduler begins."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from fairlead.v1 import scheduler_pb2
 from local_worker.core.events import RequestAccepted, WorkerUpdate
 from local_worker.core.load import ClientAccountReport, EngineLoad
 from local_worker.core.request import Request
-from local_worker.slower_blocks import SlowerBlocks
 from local_worker.wire import to_accepted, to_block_runs, to_load
+from serving.blocks import pack_digests
 from serving.bounded_client_map import MOST_IDLE, BoundedClientMap
+from serving.kv_events.core.block_rehash import TierChange
 
 # Time for which a worker whose steps keep failing reports itself as draining. Requests after that time show whether it
 # has recovered.
 BACKOFF_SECONDS = 5.0
+
+
+class SlowerBlocks:
+    """The latest change of each block in an engine's slower memories, by tier: its parent, or None if evicted."""
+
+    def __init__(self) -> None:
+        self._tiers: dict[int, dict[int, int | None]] = {}
+
+    def changed(self, changes: Iterable[TierChange], *, keeps_evicted: bool) -> None:
+        """Apply changes in their order; a snapshot keeps no block that was evicted."""
+        for change in changes:
+            blocks = self._tiers.setdefault(change.tier, {})
+            for digest in change.evicted:  # removed before it is inserted: the order is that of the latest changes
+                blocks.pop(digest, None)
+                if keeps_evicted:
+                    blocks[digest] = None
+            for digest, parent in change.cached:
+                blocks.pop(digest, None)
+                blocks[digest] = parent
+
+    def messages(self) -> list[scheduler_pb2.SlowerBlocks]:
+        """Return a message for each tier of which there is something to tell."""
+        return [
+            scheduler_pb2.SlowerBlocks(
+                tier=tier,
+                cached=to_block_runs((digest, parent) for digest, parent in blocks.items() if parent is not None),
+                evicted=pack_digests([digest for digest, parent in blocks.items() if parent is None]),
+            )
+            for tier, blocks in self._tiers.items()
+            if blocks
+        ]
 
 
 class WorkerSnapshot:
@@ -61,7 +93,8 @@ class WorkerSnapshot:
             # Removed before it is inserted: a block that is cached again must follow its parent.
             self._cached.pop(digest, None)
             self._cached[digest] = parent
-        self._slower.changed(update.slower, keeps_evicted=False)
+        if update.slower:
+            self._slower.changed(update.slower, keeps_evicted=False)
         for accepted in update.events.accepted:
             self._requests[accepted.request] = accepted
         for request in update.events.computed:

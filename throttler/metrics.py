@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
-from serving.telemetry.counter import Counter
+from serving.telemetry.metrics import Counter
 from throttler.core.interactions import FinishedInteraction
 from throttler.store import Store
 

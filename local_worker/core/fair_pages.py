@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
 from local_worker.core.accounts.account import Path
-from local_worker.core.cached_block import CachedBlock
+from local_worker.core.client_pages import CachedBlock
 from local_worker.core.page_account import PAGE, ClientAccount, PageAccount, PageGroup
 from local_worker.core.page_report import EvictionCounts, PageReport, shares_by
 from local_worker.core.page_tree import PageTree

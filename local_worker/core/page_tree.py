@@ -8,8 +8,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
 
 from local_worker.core.accounts.account import Path
-from local_worker.core.cached_block import CachedBlock
-from local_worker.core.client_pages import ClientPages
+from local_worker.core.client_pages import CachedBlock, ClientPages
 from local_worker.core.page_account import ClientAccount, PageAccount, PageGroup
 from local_worker.core.request import Request
 

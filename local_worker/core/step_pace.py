@@ -1,4 +1,6 @@
-"""The length of a step in seconds: how much of a prompt fits into it, learned from the steps before.
+"""The length of a step in seconds: how much of a prompt fits into it, and when the next one is planned.
+
+Both are learned from the steps before.
 
 A budget in tokens does not bound the time of a step, because a token of a prompt attends to all tokens before it: 2,048
 tokens at the end of a prompt of 131,072 take seven times as long as at its beginning on an A100, and all that decodes
@@ -21,6 +23,10 @@ LEAST_CONTEXT = 512.0  # C is never taken for less: a few odd steps must not sto
 MOST_ODD = 10.0  # a step that lasts longer than this times what was expected counts as that: the process was stopped
 LEAST_EXPECTED = 0.001  # seconds
 RIDGE = 1e-9  # keeps what no step has shown at 0
+PLAN_SECONDS = 0.01  # that the host needs at most to plan a step, in most cases
+MOST_DELAY = 0.9  # of a step's expected time
+DELAY_GROWTH = 0.05  # of that part, after each step that had not ended
+ENDED_SECONDS = 0.001  # a step that ends sooner after the launch of the next one had ended before it
 
 
 class StepLoad(NamedTuple):
@@ -117,3 +123,32 @@ def _solved(products: Sequence[Sequence[float]], times: Sequence[float]) -> list
         known = sum(rows[place][column] * factors[column] for column in range(place + 1, size))
         factors[place] = (rows[place][size] - known) / rows[place][place]
     return factors
+
+
+class PlanDelay:
+    """The part of a step's expected time that passes before the next step is planned, where the engine runs ahead.
+
+    Who comes before that is in the next step. But the end is only expected, and a device that waits for the host loses
+    more than a newcomer gains. Worse, such a step seems to last until the host came, so that a false expectation would
+    confirm itself. So the part of the expected time that the host lets pass grows slowly, falls to 0 as soon as a step
+    had ended before the next one was launched, and nothing is learned from that step.
+    """
+
+    def __init__(self) -> None:
+        self._part = 0.0
+        self._is_delayed = False
+
+    def seconds(self, expected: float) -> float:
+        """Return how long after the begin of a step, which is expected to last so many seconds, the next one is
+        planned; at most 0: at once."""
+        delay = self._part * expected - PLAN_SECONDS
+        self._is_delayed = delay > 0
+        return delay
+
+    def ended(self, waited: float) -> bool:
+        """Record that the host waited so many seconds for the end of the step after it had launched the next one;
+        return whether the step's time is known: the host did not miss its end."""
+        is_missed = self._is_delayed and waited < ENDED_SECONDS
+        self._part = 0.0 if is_missed else min(MOST_DELAY, self._part + DELAY_GROWTH)
+        self._is_delayed = False
+        return not is_missed

@@ -1,20 +1,25 @@
-"""Interceptors of a gRPC server: the gate at which calls arrive, and their authorization before a message is read."""
+"""Interceptors of a gRPC server: the gate at which calls arrive, and their authorization before a message is read.
+
+They convert a method's incoming messages and its errors.
+"""
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import grpc
 from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection
 
-from fairlead.errors import InvalidRequest, Unauthenticated
+from fairlead.errors import FairleadError, InvalidRequest, Unauthenticated
 from fairlead.rpc.status import to_status
 from serving.rpc.channel import SECRET_METADATA
 from serving.rpc.concurrency_limiter import ConcurrencyLimiter
-from serving.rpc.incoming import Receive, incoming
 from serving.rpc.message_body_limiter import SECONDS, MessageBodyLimiter
+from serving.wire import parsed
 
 QUIET_SECONDS = 0.01  # without a new call: then gRPC has handed over all that it had received
 MOST_SECONDS = 0.25  # new calls may come for ever
@@ -25,6 +30,55 @@ OPEN_PATIENCE = 0.1  # seconds; short, because probes often have a deadline of 1
 OPEN_STREAMS = 1000
 
 Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler | None]]
+Receive = Callable[[grpc.aio.ServicerContext], Awaitable[Any]]  # returns the next message's bytes, or grpc.aio.EOF
+
+
+async def only(receive: Receive, context: grpc.aio.ServicerContext) -> bytes:
+    """Return the bytes of a unary call's message; raise InvalidRequest if the call carries none."""
+    data = await receive(context)
+    if data is grpc.aio.EOF:
+        raise InvalidRequest("the call carries one message, got none")
+    return bytes(data)
+
+
+def incoming(handler: grpc.RpcMethodHandler, receive: Receive) -> grpc.RpcMethodHandler:
+    """Return `handler` with messages that `receive` reads; a FairleadError that it raises ends the call as a status.
+
+    To gRPC every method then takes a stream, so that no message is read before `receive` reads it.
+    """
+    method = handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
+
+    async def messages(context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
+        while (data := await receive(context)) is not grpc.aio.EOF:
+            yield parsed(handler.request_deserializer, data)
+
+    async def taken(context: grpc.aio.ServicerContext) -> Any:
+        if handler.request_streaming:
+            return messages(context)
+        return parsed(handler.request_deserializer, await only(receive, context))
+
+    async def answer(_: object, context: grpc.aio.ServicerContext) -> Any:
+        try:
+            return await method(await taken(context), context)
+        except FairleadError as error:
+            status = to_status(error)
+        await context.abort_with_status(status)
+
+    async def stream(_: object, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
+        try:
+            async with aclosing(method(await taken(context), context)) as responses:
+                async for response in responses:
+                    yield response
+            return
+        except FairleadError as error:
+            status = to_status(error)
+        await context.abort_with_status(status)
+
+    if not handler.response_streaming:
+        return grpc.stream_unary_rpc_method_handler(answer, None, handler.response_serializer)
+    # A method that writes its responses through the context is a coroutine, not an asynchronous generator.
+    responding = answer if inspect.iscoroutinefunction(method) else stream
+    return grpc.stream_stream_rpc_method_handler(responding, None, handler.response_serializer)
 
 
 class ArrivalGate(grpc.aio.ServerInterceptor):

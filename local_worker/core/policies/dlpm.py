@@ -12,7 +12,7 @@ bounded number of requests that do not fit: its cost does not grow with the queu
 
 Algorithm 1's lines are here: CHECKREFILL, 3-8, in `DeficitOrder.next_leaf` and below; the monitoring stream, 11-13, in
 `Dlpm.arrived`; the execution stream, 16-25, in `Dlpm.select`, and 27 in `Dlpm.generated`. Beside the algorithm stand
-its bounds (`dlpm_bounds`), the indexes that find the longest match (`prefix_match_queue`, `missing_block_index`), and
+its bounds (`dlpm_bounds`), the indexes that find the longest match (`prefix_match_queue`), and
 the form that divides prompts (`sliced_dlpm`; `sliced_vtc` with the order of VTC), which a worker runs over every engine
 whose steps it plans.
 """
@@ -23,8 +23,7 @@ from local_worker.core.accounts.account import Account, Siblings
 from local_worker.core.accounts.charging import Charging
 from local_worker.core.accounts.tree import AccountTree
 from local_worker.core.policies.dlpm_bounds import DlpmBounds
-from local_worker.core.policies.missing_block_index import MissingBlockIndex
-from local_worker.core.policies.prefix_match_queue import PrefixMatchQueue, RankKey
+from local_worker.core.policies.prefix_match_queue import MissingBlockIndex, PrefixMatchQueue, RankKey
 from local_worker.core.policies.protocol import QueuePolicyConfig, StepBudget
 from local_worker.core.request import Request
 from serving.cost import MICRO, charge

@@ -3,7 +3,7 @@
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, Sum
 
-from serving.telemetry.counter import Counter
+from serving.telemetry.metrics import Counter
 
 ADDED = [(1, "a", "x"), (2.5, "a", "y"), (4, "b", "x"), (8, "a", "x"), (0, "c", "x")]
 

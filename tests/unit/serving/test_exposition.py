@@ -9,9 +9,8 @@ from opentelemetry import trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from serving.config import ConfigError
-from serving.telemetry.counter import OTHER, CappedLabel
 from serving.telemetry.exposition import metric_name
-from serving.telemetry.metrics import Metrics
+from serving.telemetry.metrics import OTHER, CappedLabel, Metrics
 from serving.telemetry.scrape import MOST_CONNECTIONS
 from tests.metrics import samples, scrape
 

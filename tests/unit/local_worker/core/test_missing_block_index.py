@@ -1,6 +1,6 @@
 """Waiting requests by the block that they miss: who is looked up when it is cached, a bounded number at a time."""
 
-from local_worker.core.policies.missing_block_index import MissingBlockIndex
+from local_worker.core.policies.prefix_match_queue import MissingBlockIndex
 from local_worker.core.request import Request
 from tests.unit.local_worker.core.test_prefix_match_queue import waiting
 

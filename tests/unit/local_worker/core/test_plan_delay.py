@@ -4,8 +4,7 @@ from collections.abc import Collection
 
 import pytest
 
-from local_worker.core.plan_delay import MOST, PLAN_SECONDS, PlanDelay
-from local_worker.core.step_pace import StepLoad, StepPace
+from local_worker.core.step_pace import MOST_DELAY, PLAN_SECONDS, PlanDelay, StepLoad, StepPace
 
 STEP = 0.1
 HOST = 0.003  # seconds that plan and launch take
@@ -29,7 +28,7 @@ def served(steps: int, slow: Collection[int] = ()) -> tuple[float, float]:
 def test_steps_that_are_as_expected_are_planned_shortly_before_their_end() -> None:
     idle, seconds = served(200)
     assert idle == 0
-    assert seconds == pytest.approx(MOST * STEP - PLAN_SECONDS, rel=0.05)
+    assert seconds == pytest.approx(MOST_DELAY * STEP - PLAN_SECONDS, rel=0.05)
 
 
 @pytest.mark.parametrize("slow", [2, 4, 8, 16, 31])
@@ -50,6 +49,6 @@ def test_who_misses_an_end_plans_at_once() -> None:
     for _ in range(100):
         delay.seconds(STEP)
         assert delay.ended(HOST)
-    assert delay.seconds(STEP) == pytest.approx(MOST * STEP - PLAN_SECONDS)
+    assert delay.seconds(STEP) == pytest.approx(MOST_DELAY * STEP - PLAN_SECONDS)
     assert not delay.ended(0.0)
     assert delay.seconds(STEP) <= 0
