@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
 
-from engine_adapter.backend import AdapterBackend
+from engine_adapter.backend import AdapterBackend, FollowerFactory
 from engine_adapter.config import AdapterConfig
-from engine_adapter.engine_api import EngineApi, EngineAway, EngineInfo, FollowerFactory, OpenEngine
+from engine_adapter.engine_api import EngineAway, EngineInfo
 from engine_adapter.engine_claims import check_info
-from engine_adapter.vllm_http import VllmHttp
+from engine_adapter.tokenizer import EngineTokenizer
+from engine_adapter.vllm_api import VllmApi
 from fairlead.v1 import scheduler_pb2
 from local_worker.backend import Backend
 from local_worker.core.accounts.levels import FairnessLevels
@@ -36,9 +37,11 @@ RETRY_SECONDS = 1.0
 VOCAB_SIZE = MOST  # of an engine, which does not tell: it refuses ids that are not in its vocabulary
 
 
-def make_adapter(config: AdapterConfig, api: EngineApi, engine: OpenEngine) -> Worker:
-    """Build the worker that hands its requests to `engine`, which is behind `api`; to be called on the event loop."""
-    info, tokenizer = engine.info, engine.tokenizer
+def make_adapter(
+    config: AdapterConfig, api: VllmApi, info: EngineInfo, make_follower: FollowerFactory | None
+) -> Worker:
+    """Build the worker that hands its requests to the engine behind `api`; to be called on the event loop."""
+    tokenizer = EngineTokenizer(api, info.model, asyncio.get_running_loop())
     cost, kv_tokens = cost_function(config.cost), info.pages * info.block_tokens
     longest = min(info.max_model_tokens, kv_tokens)
     limits = BatchLimits(
@@ -60,7 +63,7 @@ def make_adapter(config: AdapterConfig, api: EngineApi, engine: OpenEngine) -> W
             most_output_tokens=min(limits.max_running * longest, kv_tokens),
         ),
     )
-    long_prompts = LongPrompts.of(info.long_prefill_tokens, engine.compute_prefix is not None, limits.token_budget)
+    long_prompts = LongPrompts.of(info.long_prefill_tokens, info.caches_prefixes, limits.token_budget)
     if long_prompts is LongPrompts.WHOLE:
         _warn_of_long_prompts(info, limits.token_budget)
     cache = EngineCache(info.pages, info.block_tokens)
@@ -91,7 +94,7 @@ def make_adapter(config: AdapterConfig, api: EngineApi, engine: OpenEngine) -> W
     )
 
     def make_backend(deliver: Callable[[WorkerUpdate], None], died: Callable[[BaseException], None]) -> Backend:
-        return AdapterBackend(api, engine, prompts, batch, deliver, died)
+        return AdapterBackend(api, info, make_follower, prompts, batch, deliver, died)
 
     return Worker(config, [model], policy, make_backend, config.engine_address, config.picker_names)
 
@@ -118,15 +121,15 @@ def _follower_factory(config: AdapterConfig) -> FollowerFactory | None:
     return partial(KvFollower, events, replay)
 
 
-async def await_engine(address: str, api: EngineApi, stop: asyncio.Event) -> OpenEngine | None:
-    """Return the engine at `address` once it serves; None if `stop` is set before."""
+async def await_engine(address: str, api: VllmApi, stop: asyncio.Event) -> EngineInfo | None:
+    """Return what the engine is at `address` once it serves; None if `stop` is set before."""
     log_step(f"waiting for the engine {address}")
     reason = ""
     while not stop.is_set():
         try:
             info = await api.describe()
             check_info(info)
-            return await api.open(info)
+            return info
         except EngineAway as error:
             if str(error) != reason:
                 reason = str(error)
@@ -146,10 +149,10 @@ def prepare(argv: Sequence[str]) -> Serving:
     make_follower = _follower_factory(config)
 
     async def serve(stop: asyncio.Event) -> None:
-        api = VllmHttp(HttpClient(config.engine_address, config.engine_api_key), make_follower)
-        engine = await await_engine(config.engine_address, api, stop)
-        if engine is not None:
-            await make_adapter(config, api, engine).run(stop)
+        api = VllmApi(HttpClient(config.engine_address, config.engine_api_key))
+        info = await await_engine(config.engine_address, api, stop)
+        if info is not None:
+            await make_adapter(config, api, info, make_follower).run(stop)
 
     return serve
 

@@ -4,10 +4,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from engine_adapter.engine_api import EngineApi, EngineAway, EngineOutput, EngineRefused, OpenEngine, OutputPiece
+from engine_adapter.engine_api import EngineAway, EngineInfo, EngineRefused, OutputPiece
 from engine_adapter.engine_claims import OutputClaims, check_counts, check_info
+from engine_adapter.output_stream import OutputStream
+from engine_adapter.vllm_api import VllmApi
 from fairlead.errors import InvalidRequest, Unavailable
 from fairlead.outcomes import Outcome
 from local_worker.core.events import WorkerUpdate
@@ -28,8 +30,13 @@ from serving.constraint import Constraint
 from serving.kv_events.core.block_rehash import BlockRehash
 from serving.kv_events.messages import AllRemoved, KvEvent, RemovedBlocks, StoredBlocks
 
+if TYPE_CHECKING:  # pyzmq is installed only where events are followed
+    from serving.kv_events.follower import KvFollower
+
 log = logging.getLogger(__name__)
 PROBE_SECONDS = 1.0
+# It is given two functions: the first takes events, the second forgets all blocks.
+FollowerFactory = Callable[[Callable[[list[KvEvent]], None], Callable[[], None]], "KvFollower"]
 
 
 class EngineChanged(Exception):
@@ -45,26 +52,25 @@ class AdapterBackend:
 
     def __init__(
         self,
-        api: EngineApi,
-        engine: OpenEngine,
+        api: VllmApi,
+        info: EngineInfo,
+        make_follower: FollowerFactory | None,
         prompts: PromptEncoder,
         batch: ExternalBatch,
         deliver: Callable[[WorkerUpdate], None],
         died: Callable[[BaseException], None],
     ) -> None:
         self._api = api
-        self._info = info = engine.info
-        self._make_output = engine.make_output
-        self._compute_prefix = engine.compute_prefix
+        self._info = info
         self.prompts = prompts
         self._batch = batch
         self._deliver = deliver
         self._died = died
         self._machine = WorkerMachine(batch.queue)
-        self._outputs: dict[Request, EngineOutput] = {}  # of every request that has not ended
+        self._outputs: dict[Request, OutputStream] = {}  # of every request that has not ended
         self._streams: dict[Request, asyncio.Task[None]] = {}  # of those at the engine
         self._blocks = BlockRehash(info.block_tokens, lambda scope: prompts.chain(b"", info.model, scope, 0).seed)
-        self._follower = engine.make_follower(self._follow, self._forget_blocks) if engine.make_follower else None
+        self._follower = make_follower(self._follow, self._forget_blocks) if make_follower else None
         self._tasks: list[asyncio.Task[None]] = []
         self._is_here = True
         self._stream_failed = asyncio.Event()  # whether a stream has failed since the engine last answered
@@ -122,7 +128,7 @@ class AdapterBackend:
             raise Unavailable("a constrained output cannot go on here: the engine would begin the constraint anew")
         if request.sampling.prompt_logprobs is not None:
             raise InvalidRequest("is not supported by a worker beside an engine", "sampling.prompt_logprobs")
-        output = self._make_output(request)
+        output = OutputStream(self._api, request, self._info.model)
         request.text = output.text
         self._machine.handle(SubmitRequest(request), time.monotonic())
         if request.ended_at is None:  # otherwise it was refused
@@ -178,7 +184,7 @@ class AdapterBackend:
         loop = asyncio.get_running_loop()
         self._deadline_due = None if deadline is None else loop.call_later(max(0.0, deadline - now), self._soon)
 
-    async def _compute(self, request: Request, output: EngineOutput) -> None:
+    async def _compute(self, request: Request, output: OutputStream) -> None:
         """Let the engine compute `request`, until it ends or the task is cancelled because it left."""
         heard_at, claims = 0.0, OutputClaims(request.sampling.max_tokens)
         try:
@@ -199,8 +205,8 @@ class AdapterBackend:
 
     async def _compute_links(self, request: Request) -> None:
         """Let the engine compute the prompt of `request` link by link, as far as the batch says."""
-        while self._compute_prefix is not None and (stop := self._batch.next_link(request)) is not None:
-            await self._compute_prefix(request, stop)
+        while (stop := self._batch.next_link(request)) is not None:
+            await self._api.compute_prefix(request, stop, self._info.model)
             self._heard_at = time.monotonic()
             self._batch.linked(request, stop)
             self._soon()

@@ -1,15 +1,10 @@
-"""The port between the adapter's backend and an engine that serves."""
+"""What an engine that serves says of itself and of a request, and how it fails."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from fairlead.outcomes import FinishReason
 from local_worker.core.batch import SampledLogprobs
-from local_worker.core.output_text import Text
-from local_worker.core.request import Request
-from local_worker.tokenizer import Tokenizer
-from serving.kv_events.messages import KvEvent
 
 CONSTRAINTS = frozenset({"json_object", "json_schema", "choice", "regex", "grammar"})  # all kinds that callers can give
 LONGEST_MESSAGE = 500  # characters of an engine's error that are passed on
@@ -55,62 +50,3 @@ class OutputPiece(NamedTuple):
     text: str
     logprobs: list[SampledLogprobs]
     finish: FinishReason | None
-
-
-class EngineOutput(Protocol):
-    """The output of one request, from its first new token."""
-
-    @property
-    def text(self) -> Text:
-        """The decoder of the tokens of each piece, valid once the piece has been yielded."""
-
-    def pieces(self) -> AsyncIterator[OutputPiece]:
-        """Compute the request and yield its output; leaving the iterator early aborts it at the engine.
-
-        Raises EngineAway, and EngineRefused for a request that is wrong wherever it goes.
-        """
-
-
-class BlockFollower(Protocol):
-    """A subscriber to an engine's events about its KV cache."""
-
-    async def run(self) -> None:
-        """Follow the events until cancelled."""
-
-    def restart(self) -> None:
-        """Forget what the engine has published, since it is not the same engine any more."""
-
-
-# It is given two functions: the first takes events, the second forgets all blocks.
-FollowerFactory = Callable[[Callable[[list[KvEvent]], None], Callable[[], None]], BlockFollower]
-
-
-@dataclass(frozen=True, slots=True)
-class OpenEngine:
-    """The operations that an adapter uses of an engine that serves.
-
-    `tokenizer` may be called on other threads. `compute_prefix` lets the engine compute, and cache, so many leading
-    tokens of a request, and raises as EngineOutput does.
-    """
-
-    info: EngineInfo
-    tokenizer: Tokenizer
-    make_output: Callable[[Request], EngineOutput]
-    make_follower: FollowerFactory | None  # None: the engine's blocks are not followed
-    compute_prefix: Callable[[Request, int], Awaitable[None]] | None = None  # None: it may cache nothing
-
-
-class EngineApi(Protocol):
-    """The calls about an engine as a whole; all raise EngineAway."""
-
-    async def describe(self) -> EngineInfo:
-        """Return what the engine is, once it serves."""
-
-    async def open(self, info: EngineInfo) -> OpenEngine:
-        """Return what is needed to hand requests to the engine that is described by `info`."""
-
-    async def counts(self) -> EngineCounts:
-        """Return what the engine has to do; also shows that it can still compute."""
-
-    async def reset_prefix_cache(self) -> None:
-        """Evict cached blocks that no request uses; raise EngineRefused if the engine does not offer it."""

@@ -10,20 +10,23 @@ from local_worker.hugging_face_decoder import LONGEST_CHARACTER, REPLACEMENT
 
 
 class OutputStream:
-    """See EngineOutput.
+    """The output of one request, from its first new token.
 
     A request with tokens of earlier attempts sends them as a part of its prompt. If they end within a character, the
     engine's first text would be wrong, because it decodes what follows its prompt: that text is asked for instead.
     """
 
-    def __init__(self, api: VllmApi, request: Request, text: EngineText, model: str) -> None:
+    def __init__(self, api: VllmApi, request: Request, model: str) -> None:
         self._api = api
         self._request = request
-        self.text = text
         self._model = model
+        self.text = EngineText(request.sampling.stop, request.sampling.min_tokens)  # of the pieces that were yielded
 
     async def pieces(self) -> AsyncIterator[OutputPiece]:
-        """See EngineOutput."""
+        """Compute the request and yield its output; leaving the iterator early aborts it at the engine.
+
+        Raises EngineAway, and EngineRefused for a request that is wrong wherever it goes.
+        """
         request = self._request
         generated = request.tokens[request.prompt_tokens - request.seed_position : request.prompt_tokens]
         earlier, held = await self._released(generated)

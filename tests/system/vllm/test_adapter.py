@@ -26,7 +26,6 @@ from engine_adapter.vllm_api import VllmApi
 from fairlead import Client
 from fairlead.prompt import as_prompt
 from fairlead.v1 import common_pb2, inference_pb2
-from local_worker.core.engine_text import EngineText
 from local_worker.core.request import Request as CoreRequest
 from local_worker.hugging_face_decoder import REPLACEMENT
 from serving.engine_metrics import total
@@ -275,7 +274,7 @@ async def test_texts_that_are_cut_within_a_character_go_on_exactly(fleet: Fleet)
             sampling=sampling,
             arrival=cut,
         )
-        output = OutputStream(api, request, EngineText(()), "small")
+        output = OutputStream(api, request, "small")
         (piece,) = [piece async for piece in output.pieces()]
         assert piece.tokens == [tokens[cut]]
         assert piece.text == texts[cut + 1][len(texts[cut]) :]
