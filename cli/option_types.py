@@ -42,15 +42,6 @@ def make_folder(folder: Path, option: str) -> None:
         raise InvalidRequest(f"cannot write to {folder}: {error.strerror}", option) from None
 
 
-def make_file(path: Path, option: str) -> None:
-    """Create `path` or keep its content; raises InvalidRequest, with the option's name, when it cannot be written."""
-    make_folder(path.parent, option)
-    try:
-        path.open("a").close()
-    except OSError as error:
-        raise InvalidRequest(f"cannot write {path}: {error.strerror}", option) from None
-
-
 def written_to(folder: Path) -> str:
     """Return a command's last line, which says where the results are."""
     if can_draw():

@@ -46,13 +46,6 @@ class TableRow:
             raise self.wrong(column, f"{self.text(column)} is not a whole number")
         return int(value)
 
-    def from_least(self, column: str, least: float, most: float = math.inf) -> float:
-        """Return a finite number from `least` to `most`; raises InvalidRequest for any other value."""
-        value = self.number(column, most)
-        if value < least:
-            raise self.wrong(column, f"{self.text(column)} is below {least:g}, the least that can be simulated")
-        return value
-
     def wrong(self, column: str, said: str) -> InvalidRequest:
         """Return an error that names the line and the column, and says with `said` what is wrong there."""
         return InvalidRequest(f"{self.path}, line {self.at}: {column}: {said}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from cli.comparison import INTERRUPTED
 from cli.jobs import run_jobs
-from cli.option_types import make_file, make_folder, whole, written_to
+from cli.option_types import make_folder, whole, written_to
 from cli.writing import write
 from fairlead.errors import FairleadError, InvalidRequest
 from lab.reproduction import beyond
@@ -120,7 +120,16 @@ def _prepare(args: argparse.Namespace) -> None:
             raise InvalidRequest(f"{args.markdown} has no section {missing[0]}: give all", "--markdown")
     make_folder(args.out, "--out")
     if args.markdown:
-        make_file(args.markdown, "--markdown")
+        _make_file(args.markdown, "--markdown")
+
+
+def _make_file(path: Path, option: str) -> None:
+    """Create `path` or keep its content; raises InvalidRequest, with the option's name, when it cannot be written."""
+    make_folder(path.parent, option)
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise InvalidRequest(f"cannot write {path}: {error.strerror}", option) from None
 
 
 def _left_out(missing: Mapping[str, SourceMissing]) -> list[str]:

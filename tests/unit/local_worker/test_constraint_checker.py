@@ -10,9 +10,9 @@ import pytest
 
 import local_worker.sandbox
 from fairlead.errors import ClientLimit, InvalidRequest
+from local_worker.compilations import FairTurns
 from local_worker.constraint_checker import ConstraintChecker
 from local_worker.engine.mask_processes import MOST_PROCESSES, MaskProcesses, SandboxedOutput
-from local_worker.fair_turns import FairTurns
 from local_worker.sandbox import Sandbox
 from local_worker.tokenizer import ByteTokenizer
 from serving.constraint import Constraint
