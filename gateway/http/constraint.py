@@ -1,18 +1,13 @@
-"""Constraints of outputs, by the names that OpenAI's APIs and vLLM have for them."""
+"""The formats of an output's text that OpenAI's APIs have, and the constraint to a schema."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
-from gateway.http.openai_request import OpenAIRequest
 from gateway.http.wishes import Level
-from serving.constraint import check_choices
 
 Schema = dict[str, Any] | bool
-Given = tuple[str, common_pb2.SamplingParams]  # a parameter's name, and the constraint for which it asks
 
 
 class TextFormat(msgspec.Struct, tag="text", tag_field="type"):
@@ -52,65 +47,6 @@ class TextOptions(msgspec.Struct):
 
     format: TextFormat | JsonObjectFormat | SchemaFormat | None = None
     verbosity: Level | None = None
-
-
-class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True):
-    """The constraints of an output as vLLM names them; at most one of them may be given."""
-
-    json: str | Schema | None = None
-    regex: str | None = None
-    choice: list[str] | None = None
-    grammar: str | None = None
-    json_object: bool | None = None
-
-
-class ConstrainedRequest(OpenAIRequest, kw_only=True):
-    """A request with the fields that constrain an output of chats and completions; at most one of them may be given."""
-
-    response_format: TextFormat | JsonObjectFormat | ChatSchemaFormat | None = None
-    structured_outputs: StructuredOutputs | None = None
-    guided_json: str | Schema | None = None
-    guided_regex: str | None = None
-    guided_choice: list[str] | None = None
-    guided_grammar: str | None = None
-
-    @property
-    def format(self) -> TextFormat | JsonObjectFormat | ChatSchemaFormat | None:
-        """The format of the output's text, if it has one."""
-        return self.response_format
-
-    def constrain(self, sampling: common_pb2.SamplingParams) -> None:
-        """Add the constraint to `sampling`; raises InvalidRequest if several are given."""
-        given = [*self._given()]
-        if len(given) > 1:
-            raise InvalidRequest(f"not together with {given[0][0]}: an output has one constraint", given[1][0])
-        for _, constraint in given:
-            sampling.MergeFrom(constraint)
-
-    def _given(self) -> Iterator[Given]:
-        match self.format:
-            case JsonObjectFormat():
-                yield "response_format", common_pb2.SamplingParams(json_object=True)
-            case ChatSchemaFormat(json_schema):
-                yield "response_format", of_schema(True if json_schema.schema is None else json_schema.schema)
-        if self.structured_outputs is not None:
-            yield from _of_vllm("structured_outputs.", self.structured_outputs)
-        guided = StructuredOutputs(self.guided_json, self.guided_regex, self.guided_choice, self.guided_grammar)
-        yield from _of_vllm("guided_", guided)
-
-
-def _of_vllm(prefix: str, asked: StructuredOutputs) -> Iterator[Given]:
-    if asked.json is not None:
-        yield f"{prefix}json", of_schema(asked.json)
-    if asked.regex is not None:
-        yield f"{prefix}regex", common_pb2.SamplingParams(regex=asked.regex)
-    if asked.choice is not None:
-        check_choices(len(asked.choice))
-        yield f"{prefix}choice", common_pb2.SamplingParams(choice=common_pb2.Choices(texts=asked.choice))
-    if asked.grammar is not None:
-        yield f"{prefix}grammar", common_pb2.SamplingParams(grammar=asked.grammar)
-    if asked.json_object:
-        yield f"{prefix}json_object", common_pb2.SamplingParams(json_object=True)
 
 
 def of_schema(schema: str | Schema) -> common_pb2.SamplingParams:

@@ -1,23 +1,27 @@
 """What requests of chat completions and of completions have in common."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Annotated, Any
 
 import msgspec
 
+from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
-from gateway.http.constraint import ConstrainedRequest
+from gateway.http.constraint import ChatSchemaFormat, JsonObjectFormat, Schema, TextFormat, of_schema
+from gateway.http.openai_request import OpenAIRequest
 from gateway.http.sampling import Maximum, Natural
 from gateway.http.wishes import Level, Wish, effort, thought, verbosity, without_effect
+from serving.constraint import check_choices
 from serving.sampling_params import MAX_LOGPROBS, check_biases
 
 MAX_CALLS = 128
 THOUGHTS = ("reasoning", "thinking", "enable_thinking", "think")  # wishes for thinking
 Alternatives = Annotated[int, msgspec.Meta(ge=0, le=MAX_LOGPROBS)]  # most likely tokens at a position
+Given = tuple[str, common_pb2.SamplingParams]  # a parameter's name, and the constraint for which it asks
 Choices = Annotated[int, msgspec.Meta(ge=1, le=MAX_CALLS)]
 
 
-class Unsupported(ConstrainedRequest, kw_only=True):
+class Unsupported(OpenAIRequest, kw_only=True):
     """Parameters that clients know and this API does not obey."""
 
     prompt_logprobs: Any = None
@@ -71,9 +75,25 @@ class StreamOptions(msgspec.Struct, kw_only=True):
     continuous_usage_stats: bool | None = None  # of vLLM: each event has the usage so far
 
 
-class Parameters(Unsupported, kw_only=True):
-    """Fields that chat completions and completions have in common."""
+class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True):
+    """The constraints of an output as vLLM names them; at most one of them may be given."""
 
+    json: str | Schema | None = None
+    regex: str | None = None
+    choice: list[str] | None = None
+    grammar: str | None = None
+    json_object: bool | None = None
+
+
+class Parameters(Unsupported, kw_only=True):
+    """Fields that chat completions and completions have in common; at most one of them constrains the output."""
+
+    response_format: TextFormat | JsonObjectFormat | ChatSchemaFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: str | Schema | None = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
     stream_options: StreamOptions | None = None
     n: Choices | None = None
     max_tokens: Maximum | None = None
@@ -115,5 +135,43 @@ class Parameters(Unsupported, kw_only=True):
         if self.logit_bias:
             check_biases(len(self.logit_bias))
             sampling.logit_bias.update(self.logit_bias)
-        self.constrain(sampling)
+        self._constrain(sampling)
         return sampling
+
+    @property
+    def format(self) -> TextFormat | JsonObjectFormat | ChatSchemaFormat | None:
+        """The format of the output's text, if it has one."""
+        return self.response_format
+
+    def _constrain(self, sampling: common_pb2.SamplingParams) -> None:
+        """Add the constraint to `sampling`; raises InvalidRequest if several are given."""
+        given = [*self._given()]
+        if len(given) > 1:
+            raise InvalidRequest(f"not together with {given[0][0]}: an output has one constraint", given[1][0])
+        for _, constraint in given:
+            sampling.MergeFrom(constraint)
+
+    def _given(self) -> Iterator[Given]:
+        match self.format:
+            case JsonObjectFormat():
+                yield "response_format", common_pb2.SamplingParams(json_object=True)
+            case ChatSchemaFormat(json_schema):
+                yield "response_format", of_schema(True if json_schema.schema is None else json_schema.schema)
+        if self.structured_outputs is not None:
+            yield from _of_vllm("structured_outputs.", self.structured_outputs)
+        guided = StructuredOutputs(self.guided_json, self.guided_regex, self.guided_choice, self.guided_grammar)
+        yield from _of_vllm("guided_", guided)
+
+
+def _of_vllm(prefix: str, asked: StructuredOutputs) -> Iterator[Given]:
+    if asked.json is not None:
+        yield f"{prefix}json", of_schema(asked.json)
+    if asked.regex is not None:
+        yield f"{prefix}regex", common_pb2.SamplingParams(regex=asked.regex)
+    if asked.choice is not None:
+        check_choices(len(asked.choice))
+        yield f"{prefix}choice", common_pb2.SamplingParams(choice=common_pb2.Choices(texts=asked.choice))
+    if asked.grammar is not None:
+        yield f"{prefix}grammar", common_pb2.SamplingParams(grammar=asked.grammar)
+    if asked.json_object:
+        yield f"{prefix}json_object", common_pb2.SamplingParams(json_object=True)
