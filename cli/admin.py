@@ -59,6 +59,14 @@ def failure(call: grpc.RpcError, address: str) -> FairleadError:
     return unreachable(call, address) or from_call(call)
 
 
+def accounts(args: argparse.Namespace) -> list[throttling_pb2.AccountResponse]:
+    """Return what each gateway has counted that `--gateway` names, or that of the running stack where no `--scheduler`
+    is named; raises a FairleadError."""
+    running = endpoint.read()
+    gateways = args.gateway or ([running.gateway] if running and not args.scheduler else [])
+    return [account(address, secret(args)) for address in gateways]
+
+
 def account(gateway: str, secret: str) -> throttling_pb2.AccountResponse:
     """Return the interactions' outcomes that the gateway at this address has counted; raises a FairleadError."""
     with open_sync_channel(gateway) as channel:
@@ -101,6 +109,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--scheduler", help="address, or several: host:port,host:port (default: the stack of `fairlead up`)"
     )
     add_secret(parser)
+
+
+def add_gateways(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names gateways."""
+    parser.add_argument(
+        "--gateway", action="append", default=[], help="address, repeatable (default: the stack of `fairlead up`)"
+    )
 
 
 class SchedulerClients:

@@ -1,14 +1,13 @@
 """The content of one frame of `fairlead top`: the cluster at one moment."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from cli import bound
+from cli import bound, client_sums
+from cli.client_sums import ClientSum
 from cli.screen import Line, Style
 from cli.table import Column, bar, cut, table
 from fairlead.v1 import scheduler_pb2
-from serving.names import tenant_of
-from serving.page_shares import PageSum, of_clients, of_tenants
 from serving.statistics import jain_index
 from serving.wire import served_models
 
@@ -16,20 +15,12 @@ BAR = 10  # characters
 MOST_TENANTS = 8  # rows
 
 
-@dataclass(slots=True)
-class ClientShare:
-    """One client, or one tenant, over all workers: `gained` is its service per second, `share` its part of the
-    service of all clients."""
+class ClientShare(NamedTuple):
+    """A user or a tenant: `gained` is its service per second, `share` its part of the service of all."""
 
-    name: str
-    service: float = 0.0
-    weighted: float = 0.0
-    waiting: int = 0
-    running: int = 0
-    held: PageSum | None = None  # None: no worker tells
-    balances: list[float] = field(default_factory=list)
-    gained: float = 0.0
-    share: float = 0.0
+    sums: ClientSum
+    gained: float
+    share: float
 
 
 Member = scheduler_pb2.Member
@@ -53,21 +44,21 @@ WORKER_COLUMNS: Sequence[Column[Member]] = (
 SHARE_COLUMNS: Sequence[Column[ClientShare]] = (
     Column("SHARE", 6, lambda user: f"{user.share:.1%}" if user.share else "-"),
     Column("SERVICE/s", 9, lambda user: f"{user.gained:,.0f}"),
-    Column("SERVICE", 12, lambda user: f"{user.service:,.0f}"),
-    Column("WAIT", 5, lambda user: str(user.waiting)),
-    Column("RUN", 4, lambda user: str(user.running)),
-    Column("PAGES/PART", 12, lambda user: str(user.held or "-"), rank=2),
+    Column("SERVICE", 12, lambda user: f"{user.sums.service:,.0f}"),
+    Column("WAIT", 5, lambda user: str(user.sums.waiting)),
+    Column("RUN", 4, lambda user: str(user.sums.running)),
+    Column("PAGES/PART", 12, lambda user: str(user.sums.held or "-"), rank=2),
 )
 SHARE_BAR: Column[ClientShare] = Column("", BAR, lambda share: bar(share.share, BAR), is_text=True, rank=1)
 TENANT_COLUMNS: Sequence[Column[ClientShare]] = (
-    Column("TENANT", 18, lambda tenant: tenant.name, is_text=True),
+    Column("TENANT", 18, lambda tenant: tenant.sums.name, is_text=True),
     *SHARE_COLUMNS,
     SHARE_BAR,
 )
 USER_COLUMNS: Sequence[Column[ClientShare]] = (
-    Column("USER", 18, lambda user: user.name, is_text=True),
+    Column("USER", 18, lambda user: user.sums.name, is_text=True),
     *SHARE_COLUMNS,
-    Column("LEAST BALANCE", 13, lambda user: f"{min(user.balances):,.0f}"),
+    Column("LEAST BALANCE", 13, lambda user: f"{min(balance for _, balance in user.sums.balances):,.0f}"),
     SHARE_BAR,
 )
 
@@ -80,32 +71,30 @@ def frame(
     width: int,
 ) -> list[Line]:
     """Return the lines of a frame. Rates are over the `seconds` since `earlier`; with 0 seconds there are none."""
-    users = _ranked(_shares(status, str), _shares(earlier, str), seconds)
-    tenants = _ranked(_shares(status, tenant_of), _shares(earlier, tenant_of), seconds)
-    for shares, held in ((users, of_clients(status.cluster.members)), (tenants, of_tenants(status.cluster.members))):
-        for share in shares:
-            share.held = held.get(share.name)
+    users, tenants = client_sums.users(status), client_sums.tenants(status)
     heads, *rows = table(WORKER_COLUMNS, status.cluster.members, width)
     return [
-        (cut(_summary(status, users), width), Style.PLAIN),
+        (cut(_summary(status, users, tenants), width), Style.PLAIN),
         ("", Style.PLAIN),
         (heads, Style.BOLD),
         *((row, _worker_style(member)) for row, member in zip(rows, status.cluster.members, strict=True)),
         ("", Style.PLAIN),
-        *(_table(TENANT_COLUMNS, tenants, MOST_TENANTS, width) if len(tenants) > 1 else ()),
-        *_table(USER_COLUMNS, users, most_users, width),
+        *(
+            _table(TENANT_COLUMNS, _ranked(tenants, client_sums.tenants(earlier), seconds), MOST_TENANTS, width)
+            if len(tenants) > 1
+            else ()
+        ),
+        *_table(USER_COLUMNS, _ranked(users, client_sums.users(earlier), seconds), most_users, width),
     ]
 
 
-def _ranked(shares: Sequence[ClientShare], earlier: Sequence[ClientShare], seconds: float) -> list[ClientShare]:
-    """Set what each gained per second, and its part of all that was gained; return those that gained most first."""
+def _ranked(sums: Sequence[ClientSum], earlier: Sequence[ClientSum], seconds: float) -> list[ClientShare]:
+    """Return what each gained per second and its part of all that was gained, those that gained most first."""
     before = {each.name: each.service for each in earlier}
-    for each in shares:
-        each.gained = (each.service - before.get(each.name, 0.0)) / seconds if seconds else 0.0
-    total = sum(each.gained for each in shares)
-    for each in shares:
-        each.share = each.gained / total if total else 0.0
-    return sorted(shares, key=lambda each: (-each.gained, -each.waiting, each.name))
+    gained = [(each.service - before.get(each.name, 0.0)) / seconds if seconds else 0.0 for each in sums]
+    total = sum(gained)
+    shares = [ClientShare(each, gain, gain / total if total else 0.0) for each, gain in zip(sums, gained, strict=True)]
+    return sorted(shares, key=lambda each: (-each.gained, -each.sums.waiting, each.sums.name))
 
 
 def _table(
@@ -115,16 +104,17 @@ def _table(
     shown = ranked[:most]
     heads, *rows = table(columns, shown, width)
     yield heads, Style.BOLD
-    yield from ((row, Style.YELLOW if each.waiting else Style.PLAIN) for row, each in zip(rows, shown, strict=True))
+    yield from (
+        (row, Style.YELLOW if each.sums.waiting else Style.PLAIN) for row, each in zip(rows, shown, strict=True)
+    )
     if len(ranked) > most:
         yield f"and {len(ranked) - most} more", Style.DIM
 
 
-def _summary(status: scheduler_pb2.StatusResponse, users: Sequence[ClientShare]) -> str:
+def _summary(status: scheduler_pb2.StatusResponse, users: Sequence[ClientSum], tenants: Sequence[ClientSum]) -> str:
     """Return the first line. The Jain index is that of siblings: of tenants where workers are fair among tenants."""
     has_tenants = any(level.level == "tenant" for member in status.cluster.members for level in member.load.levels)
-    tenants = _shares(status, tenant_of) if has_tenants else []
-    siblings, whose = (tenants, "the tenants'") if len(tenants) > 1 else (users, "their")
+    siblings, whose = (tenants, "the tenants'") if has_tenants and len(tenants) > 1 else (users, "their")
     waiting = [each.weighted for each in siblings if each.waiting]
     jain = f", {whose} Jain index {jain_index(waiting):.3f}" if len(waiting) > 1 else ""
     overloaded = [pool.model for pool in status.cluster.pools if pool.overloaded]
@@ -148,18 +138,3 @@ def _hits(load: scheduler_pb2.Load) -> str:
 
 def _state(member: Member) -> str:
     return "draining" if member.load.draining else "serving"
-
-
-def _shares(status: scheduler_pb2.StatusResponse, of: Callable[[str], str]) -> list[ClientShare]:
-    """Return the sums over all workers of the clients for which `of` returns the same name."""
-    shares: dict[str, ClientShare] = {}
-    for worker in status.services:
-        for client in worker.clients:
-            name = of(client.client)
-            share = shares.setdefault(name, ClientShare(name))
-            share.service += client.service
-            share.weighted += client.weighted_service
-            share.waiting += client.waiting
-            share.running += client.running
-            share.balances.append(client.balance)
-    return list(shares.values())

@@ -4,13 +4,13 @@ import argparse
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from cli import admin, bound, endpoint
+from cli import admin, bound, client_sums
+from cli.client_sums import ClientSum
 from cli.table import Column, table
 from fairlead.v1 import scheduler_pb2, throttling_pb2
-from serving.names import tenant_of
-from serving.page_shares import PageSum, evictions, of_clients, of_tenants
+from serving.page_shares import evictions
 from serving.wire import served_models
 
 PLACED = {
@@ -27,19 +27,6 @@ OUTCOMES = ("served", "throttled", "broken", "invalid", "cancelled", "refused", 
 Member = scheduler_pb2.Member
 App = tuple[str, Mapping[str, int]]
 Evicted = tuple[tuple[str, str], int]
-
-
-@dataclass(slots=True)
-class Totals:
-    """The sums of a user or a tenant over all workers; `balances` are the user's, by worker."""
-
-    name: str
-    service: float = 0.0
-    waiting: int = 0
-    running: int = 0
-    held: PageSum | None = None  # None: no worker tells
-    balances: list[str] = field(default_factory=list)
-    users: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +69,13 @@ LEVELS: Sequence[Column[Level]] = (
     Column("gap s", 6, lambda row: bound.in_seconds(row.gap, row.member.load)),
     Column("bound s", 7, lambda row: bound.seconds(row.member.load)),
 )
-SUMS: Sequence[Column[Totals]] = (
+SUMS: Sequence[Column[ClientSum]] = (
     Column("service", 12, lambda row: f"{row.service:,.0f}"),
     Column("waiting", 7, lambda row: str(row.waiting)),
     Column("running", 7, lambda row: str(row.running)),
     Column("pages/part", 12, lambda row: str(row.held or "-"), rank=1),
 )
-TENANTS: Sequence[Column[Totals]] = (
+TENANTS: Sequence[Column[ClientSum]] = (
     Column("tenant", 24, lambda row: row.name, is_text=True),
     *SUMS,
     Column("users", 6, lambda row: str(len(row.users)), rank=2),
@@ -111,9 +98,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Add this command and its options to the commands of `fairlead`."""
     parser = commands.add_parser("status", help="show workers, their load and each user's service")
     admin.add_options(parser)
-    parser.add_argument(
-        "--gateway", action="append", default=[], help="address, repeatable (default: the stack of `fairlead up`)"
-    )
+    admin.add_gateways(parser)
     parser.add_argument(
         "--wide", action="store_true", help="show all columns and whole names, whatever the terminal holds"
     )
@@ -132,10 +117,7 @@ def run(args: argparse.Namespace) -> int:
             _evicted(status, width),
         )
         print("\n\n".join("\n".join(lines) for lines in tables if lines))
-    running = endpoint.read()
-    gateways = args.gateway or ([running.gateway] if running and not args.scheduler else [])
-    if gateways:
-        accounts = [admin.account(address, admin.secret(args)) for address in gateways]
+    if accounts := admin.accounts(args):
         print("\n".join(["", *_apps(accounts, width), "", *_placements(accounts), *_predictions(accounts)]))
     return 0
 
@@ -163,35 +145,24 @@ def _levels(status: scheduler_pb2.StatusResponse, width: int) -> list[str]:
 
 def _tenants(status: scheduler_pb2.StatusResponse, width: int) -> list[str]:
     """Return each tenant's service and the number of its users; nothing where there is one tenant."""
-    totals: dict[str, Totals] = {}
-    for client in (client for worker in status.services for client in worker.clients):
-        total = totals.setdefault(tenant_of(client.client), Totals(tenant_of(client.client)))
-        _add(total, client)
-        total.users.add(client.client)
-    held = of_tenants(status.cluster.members)
-    for total in totals.values():
-        total.held = held.get(total.name)
-    return table(TENANTS, _waiting_first(totals), width) if len(totals) > 1 else []
+    sums = client_sums.tenants(status)
+    return table(TENANTS, _waiting_first(sums), width) if len(sums) > 1 else []
 
 
 def _users(status: scheduler_pb2.StatusResponse, width: int) -> list[str]:
-    totals: dict[str, Totals] = {}
-    for worker in status.services:
-        for client in worker.clients:
-            total = totals.setdefault(client.client, Totals(client.client))
-            _add(total, client)
-            total.balances.append(f"{worker.worker} {client.balance:,.0f}")
-    held = of_clients(status.cluster.members)
-    for total in totals.values():
-        total.held = held.get(total.name)
+    sums = client_sums.users(status)
     head = "balance by worker"
-    balances = max([len(head), *(len(", ".join(total.balances)) for total in totals.values())])
-    columns: Sequence[Column[Totals]] = [
+    balances = max([len(head), *(len(_balances(row)) for row in sums)])
+    columns: Sequence[Column[ClientSum]] = [
         Column("user", 18, lambda row: row.name, is_text=True),
         *SUMS,
-        Column(head, balances, lambda row: ", ".join(row.balances), is_text=True, rank=2),
+        Column(head, balances, _balances, is_text=True, rank=2),
     ]
-    return table(columns, _waiting_first(totals), width)
+    return table(columns, _waiting_first(sums), width)
+
+
+def _balances(user: ClientSum) -> str:
+    return ", ".join(f"{worker} {balance:,.0f}" for worker, balance in user.balances)
 
 
 def _evicted(status: scheduler_pb2.StatusResponse, width: int) -> list[str]:
@@ -200,15 +171,9 @@ def _evicted(status: scheduler_pb2.StatusResponse, width: int) -> list[str]:
     return table(EVICTED, rows, width) if rows else []
 
 
-def _add(total: Totals, client: scheduler_pb2.ClientService) -> None:
-    total.service += client.service
-    total.waiting += client.waiting
-    total.running += client.running
-
-
-def _waiting_first(totals: Mapping[str, Totals]) -> list[Totals]:
+def _waiting_first(sums: Sequence[ClientSum]) -> list[ClientSum]:
     """Return those with most waiting requests first, then those with least service: whom fairness is about."""
-    return sorted(totals.values(), key=lambda total: (-total.waiting, total.service, total.name))
+    return sorted(sums, key=lambda each: (-each.waiting, each.service, each.name))
 
 
 def _apps(gateways: Sequence[throttling_pb2.AccountResponse], width: int) -> list[str]:

@@ -6,7 +6,7 @@ import sys
 import time
 from dataclasses import dataclass
 
-from cli import admin, endpoint
+from cli import admin
 from cli.frame import frame
 from cli.option_types import above_zero, whole
 from cli.screen import Line, Screen, Style
@@ -19,9 +19,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Add this command and its options to the commands of `fairlead`."""
     parser = commands.add_parser("top", help="live view of users, balances, workers, queues and caches")
     admin.add_options(parser)
-    parser.add_argument(
-        "--gateway", action="append", default=[], help="address, repeatable (default: the stack of `fairlead up`)"
-    )
+    admin.add_gateways(parser)
     parser.add_argument(
         "--every",
         type=above_zero,
@@ -77,9 +75,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _sample(args: argparse.Namespace, schedulers: admin.SchedulerClients) -> StatusSample:
     _, status = schedulers.leader()
-    running = endpoint.read()
-    gateways = args.gateway or ([running.gateway] if running and not args.scheduler else [])
-    accounts = [admin.account(address, admin.secret(args)) for address in gateways]
+    accounts = admin.accounts(args)
     predicted = sum(account.predictions for account in accounts)
     close = sum(account.close_predictions for account in accounts)
     return StatusSample(status, time.monotonic(), predicted, close)

@@ -22,9 +22,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Add this command and its options to the commands of `fairlead`."""
     parser = commands.add_parser("usage", help="show what tenants, users, apps and models used on each day")
     admin.add_secret(parser)
-    parser.add_argument(
-        "--gateway", action="append", default=[], help="address, repeatable (default: the stack of `fairlead up`)"
-    )
+    admin.add_gateways(parser)
     parser.add_argument("--since", default="", metavar="DAY", help="first day of UTC, as 2026-11-26 (default: all)")
     parser.add_argument("--by", default="day,tenant", help=f"any of {','.join(KEYS)} (default: %(default)s)")
     parser.add_argument(
