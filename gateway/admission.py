@@ -279,7 +279,7 @@ class Admission:
         if not call.timings.scheduled:
             return TokenUse(0, 0)
         usage = call.usage
-        measured = self._throttler.measured(
+        measured = self._throttler.budgets.measured(
             usage.prompt_tokens, usage.output_tokens, cached_tokens=usage.cached_tokens, model=call.model
         )
         # A worker charges less than the whole prompt if it had cached a part of it.

@@ -136,7 +136,7 @@ class RateLimitService:
             if not (prompt_tokens or output_tokens):
                 continue  # Envoy has not learned it: what was reserved stays booked
             cached_tokens = min(prompt_tokens, sum(part.cached for part in parts))
-            used = self._throttler.measured(
+            used = self._throttler.budgets.measured(
                 prompt_tokens, output_tokens, cached_tokens=cached_tokens, model=parts[0].model
             )
             caller = key[0]

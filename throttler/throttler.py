@@ -40,6 +40,7 @@ class Throttler:
         leases: BudgetLeases | None = None,
     ) -> None:
         self.decider = decider
+        self.budgets = decider.budgets
         self._store = store
         self._closed = closed
         self._clock = clock
@@ -93,16 +94,12 @@ class Throttler:
         self._tell(self.decider.withdrawn(permit, self._clock()))
 
     def settle(self, reservation: Reservation, used: TokenUse) -> None:
-        """Replace what a call reserved of budgets by what it used; see Decider."""
-        self.decider.settle(reservation, used, self._clock())
+        """Replace what a call reserved of budgets by what it used; see Budgets."""
+        self.budgets.settle(reservation, used, self._clock())
 
     def book(self, caller: Caller, used: TokenUse) -> None:
         """Book what a call used of budgets that has ended without a reservation."""
-        self.decider.book(caller, used, self._clock())
-
-    def measured(self, prompt_tokens: int, output_tokens: int, *, cached_tokens: int = 0, model: str = "") -> TokenUse:
-        """Return what a call of `model` with these tokens uses of budgets."""
-        return self.decider.measured(prompt_tokens, output_tokens, cached_tokens=cached_tokens, model=model)
+        self.budgets.reserve(caller, used, False, self._clock())
 
     def warnings(self, caller: Caller, interaction: InteractionKey | None) -> list[str]:
         """Return the budgets of which little is left; see Budgets."""

@@ -63,7 +63,7 @@ class CallAdmission(Generic[Call]):
         permit = self._release(call)
         if permit is None:
             return None
-        self._decider.settle(permit.reservation, used, now)
+        self._decider.budgets.settle(permit.reservation, used, now)
         return self._decider.ended(permit, needed, now, context)
 
     def withdrawn(self, call: Call, now: float) -> FinishedInteraction | None:

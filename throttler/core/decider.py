@@ -179,18 +179,6 @@ class Decider:
             working_set.ended(permit.key, permit.arrival.prompt_tokens, None, now)
         return self._closed(self._interactions.withdrawn(permit.key, permit.stage, now))
 
-    def settle(self, reservation: Reservation, used: TokenUse, now: float) -> None:
-        """Replace what a call reserved of budgets by what it used; once, unless the call was withdrawn."""
-        self.budgets.settle(reservation, used, now)
-
-    def book(self, caller: Caller, used: TokenUse, now: float) -> None:
-        """Book what a call used of budgets that has ended without a reservation."""
-        self.budgets.reserve(caller, used, False, now)
-
-    def measured(self, prompt_tokens: int, output_tokens: int, *, cached_tokens: int = 0, model: str = "") -> TokenUse:
-        """Return what a call of `model` with these tokens uses of budgets."""
-        return self.budgets.measured(prompt_tokens, output_tokens, cached_tokens=cached_tokens, model=model)
-
     def warnings(self, caller: Caller, interaction: InteractionKey | None, now: float) -> list[str]:
         """Return the budgets of which little is left; see Budgets."""
         return self.budgets.warnings(caller, interaction, now) if self._throttle.enforces(overloaded=True) else []

@@ -184,7 +184,7 @@ class TokenMachine(RuleBasedStateMachine):
             name, first = f"i{next(self.interactions)}", Arrival(caller, prompt_tokens=1, max_tokens=1)
             opened = self.decider.decide(first._replace(interaction=name), self.now)
             assert isinstance(opened, Permit)
-            self.decider.settle(opened.reservation, TokenUse(0, 0), self.now)
+            self.decider.budgets.settle(opened.reservation, TokenUse(0, 0), self.now)
             arrival = arrival._replace(interaction=name, token=opened.token)
         use = TokenUse(prompt + output, prompt + 2 * output)
         expected = self.model.outcome(caller, use, continues, self.now) if overloaded else None
@@ -205,8 +205,8 @@ class TokenMachine(RuleBasedStateMachine):
     @rule(data=st.data(), prompt=AMOUNTS, output=AMOUNTS)
     def ends(self, data: st.DataObject, prompt: int, output: int) -> None:
         permit, accounts, at = self.open.pop(data.draw(st.integers(0, len(self.open) - 1)))
-        used = self.decider.measured(prompt, output)
-        self.decider.settle(permit.reservation, used, self.now)
+        used = self.decider.budgets.measured(prompt, output)
+        self.decider.budgets.settle(permit.reservation, used, self.now)
         self.model.settle(accounts, at, permit.reservation.use, used, self.now)
 
     @precondition(lambda self: self.open)
@@ -322,7 +322,7 @@ def test_a_wall_clock_that_is_set_frees_no_reservation_and_keeps_none_longer(ste
     assert isinstance(permit, Permit)
     d.synchronize(1.7e9 + step)
     assert isinstance(d.decide(CALL, 1.0), Rejected), "20 of 100 tokens are left"
-    d.settle(permit.reservation, TokenUse(10, 10), 2.0)
+    d.budgets.settle(permit.reservation, TokenUse(10, 10), 2.0)
     left = [d.token_status(CALL.caller, now) for now in (2.0, 59.0, 61.0)]
     assert [status.remaining for status in left if status is not None] == [90, 90, 100]
 
@@ -421,8 +421,8 @@ def test_a_limit_that_is_taken_away_or_given_later_settles_what_was_booked() -> 
     unlimited = d.decide(CALL, 0.0)
     assert isinstance(unlimited, Permit)
     d.configure(tokens_only(user_tokens_per_minute=100))
-    d.settle(permit.reservation, TokenUse(10, 10), 0.0)
-    d.settle(unlimited.reservation, TokenUse(50, 50), 0.0)
+    d.budgets.settle(permit.reservation, TokenUse(10, 10), 0.0)
+    d.budgets.settle(unlimited.reservation, TokenUse(50, 50), 0.0)
     status = d.token_status(CALL.caller, 0.0)
     assert isinstance(status, LimitStatus)
     assert status.remaining == 90
@@ -450,7 +450,7 @@ def test_a_call_that_used_what_it_reserved_is_not_booked_again() -> None:
     permit = d.decide(CALL, 0.0)
     assert isinstance(permit, Permit)
     before = d.token_status(CALL.caller, 30.0)
-    d.settle(permit.reservation, permit.reservation.use, 30.0)
+    d.budgets.settle(permit.reservation, permit.reservation.use, 30.0)
     assert d.token_status(CALL.caller, 30.0) == before
 
 

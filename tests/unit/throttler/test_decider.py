@@ -449,8 +449,8 @@ def test_a_call_that_is_withdrawn_gives_back_what_it_reserved_and_no_more(limits
 def test_the_tokens_that_calls_used_are_booked_with_and_without_a_reservation() -> None:
     d = decider(OF_TOKENS)
     assert d.token_status(CALL.caller, 0.0) == LimitStatus(limit=100, remaining=100, reset=0.0)
-    d.settle(permit_of(d.decide(asking(50), 0.0)).reservation, d.measured(20, 10), 0.0)
-    d.book(CALL.caller, d.measured(10, 0), 0.0)
+    d.budgets.settle(permit_of(d.decide(asking(50), 0.0)).reservation, d.budgets.measured(20, 10), 0.0)
+    d.budgets.reserve(CALL.caller, d.budgets.measured(10, 0), False, 0.0)
     status = d.token_status(CALL.caller, 0.0)
     assert status is not None
     assert status.remaining == 60
@@ -459,7 +459,7 @@ def test_the_tokens_that_calls_used_are_booked_with_and_without_a_reservation() 
 def test_calls_booked_without_a_reservation_leave_protected_calls_their_cap() -> None:
     d = decider(OF_TOKENS)
     opened = permit_of(d.decide(asking(5, "i"), 0.0))
-    d.book(CALL.caller, d.measured(150, 0), 0.0)
+    d.budgets.reserve(CALL.caller, d.budgets.measured(150, 0), False, 0.0)
     assert permit_of(d.decide(asking(60, "i")._replace(token=opened.token), 0.0)).protected
 
 
