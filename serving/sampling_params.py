@@ -125,7 +125,10 @@ def check_biases(token_ids: int) -> None:
 
 def _beyond(field: str, value: float, low: float, high: float | None) -> InvalidRequest:
     limit = f"at least {low}" if high is None else f"between {low} and {high}"
-    return InvalidRequest(f"must be {limit}, got {value}", f"sampling.{field}")
+    got = (
+        float(f"{value:.7g}") if isinstance(value, float) else value
+    )  # as it was given: a message makes 2.0999999 of 2.1
+    return InvalidRequest(f"must be {limit}, got {got}", f"sampling.{field}")
 
 
 def _too_many(field: str, count: int, limit: int, what: str) -> InvalidRequest:

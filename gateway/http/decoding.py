@@ -8,6 +8,7 @@ import msgspec
 
 from fairlead.errors import InvalidRequest
 from gateway.http.errors import UnsupportedMediaType
+from gateway.http.mismatch import mismatch, unread
 from gateway.json_shape import check_shape
 
 T = TypeVar("T")
@@ -16,7 +17,6 @@ CHARSETS = ("utf-8", "utf8", "us-ascii")
 _ESCAPES = re.compile(rb"\\u[dD][89aAbB]..\\u[dD][c-fC-F]..|\\\\|\\u[dD][89a-fA-F]..", re.DOTALL)
 HALF = 6  # bytes of a single escape
 MOST_ESCAPES = 100_000  # of a body in which halves are looked for, which takes half a microsecond for each
-SHOWN = 256  # characters of a message that shows what the body holds: it may show a name or a value of any length
 
 
 def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
@@ -30,13 +30,34 @@ def decode_again(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     try:
         return _decoded(decoder, body)
     except msgspec.ValidationError as error:
-        message, found, place = str(error).rpartition(" - at ")
-        field = place.partition("$")[2].removeprefix(".").removesuffix("`")
-        raise InvalidRequest((message if found else place)[:SHOWN], field if found else "") from None
+        return _converted(decoder.type, body, error)
     except RecursionError:
         raise InvalidRequest("the body is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"the body is no valid JSON: {error}") from None
+
+
+def _converted(kind: type[T], body: bytes, refused: msgspec.ValidationError) -> T:
+    """Return a body that was `refused` as a `kind` if it only has whole numbers that are written as 1.0.
+
+    Raises InvalidRequest.
+    """
+    try:
+        value = _decoded(_UNTYPED, body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # of what follows, or of a number's many digits
+        raise unread(refused) from None
+    try:
+        return msgspec.convert(value, kind, str_keys=True)
+    except msgspec.ValidationError as error:
+        raise mismatch(error, value) from None
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    return int(number) if number.is_integer() else number
+
+
+_UNTYPED = msgspec.json.Decoder(float_hook=_number)
 
 
 def _decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:

@@ -10,9 +10,9 @@ import pytest
 from fairlead.errors import ERRORS, error_for
 from fairlead.outcomes import Outcome
 from gateway.admission import REFUSED_BYTES
-from gateway.http.decoding import SHOWN
 from gateway.http.dialect import ANTHROPIC, OPENAI, OPENAI_RESPONSES, Dialect
 from gateway.http.errors import STATUSES
+from gateway.http.mismatch import SHOWN
 from gateway.http.parameters import Unsupported
 from tests.services import Stack, eventually
 from tests.unit.gateway.http.conftest import serving
@@ -40,7 +40,7 @@ def test_every_outcome_has_a_status() -> None:
         ({"stop": ["x"] * 17}, 400, "stop", "invalid_request"),
         ({"messages": []}, 400, "messages", "invalid_request"),
         ({"messages": [{"role": "robot", "content": "x"}]}, 400, "messages[0].role", "invalid_request"),
-        ({"messages": [{"content": "x"}]}, 400, "messages[0]", "invalid_request"),
+        ({"messages": [{"content": "x"}]}, 400, "messages[0].role", "invalid_request"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
             400,

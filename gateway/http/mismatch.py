@@ -1,0 +1,48 @@
+"""What in a body has not the form that it needs: the field, what it may be, and what it is."""
+
+import re
+from typing import Any
+
+import msgspec
+
+from fairlead.errors import InvalidRequest
+
+SHOWN = 256  # characters of a message that shows what the body holds: it may show a name or a value of any length
+MOST_VALUE = 64  # characters of a value that is shown
+_STEPS = re.compile(r"\.(\w+)|\[(\d+)\]")
+_MISSING = re.compile(r"Object missing required field `(\w+)`")
+_GOT = re.compile(r", got `\w+`$| '[^']*'$")  # the type of a value, or a value that is shown by itself
+
+
+def unread(error: msgspec.ValidationError) -> InvalidRequest:
+    """Return what `error` says of a body that cannot be read at all; a field that is missing is named itself."""
+    told, found, place = str(error).rpartition(" - at ")
+    message, path = (told, place.partition("$")[2].removesuffix("`")) if found else (place, "")
+    field = path.removeprefix(".").partition("[...]")[0]
+    if missing := _MISSING.fullmatch(message):
+        field = f"{field}.{missing[1]}" if field else missing[1]
+    return InvalidRequest(message[:SHOWN], field)
+
+
+def mismatch(error: msgspec.ValidationError, body: Any) -> InvalidRequest:
+    """Return what `error` says of `body`, with the value that is wrong; one within an object is shown with the object.
+
+    A field that is missing is named itself.
+    """
+    fault = unread(error)
+    message = fault.message.removeprefix(f"{fault.field}: ")
+    if _MISSING.fullmatch(message):
+        return fault
+    value = msgspec.json.encode(_value_at(body, fault.field)).decode()
+    shown = value if len(value) <= MOST_VALUE else f"{value[:MOST_VALUE]}..."
+    return InvalidRequest(f"{_GOT.sub('', message)}, got {shown}", fault.field)
+
+
+def _value_at(body: Any, field: str) -> Any:
+    """Return the value of `field`, which leads through objects and lists, as far as it is there."""
+    for name, index in _STEPS.findall(f".{field}" if field else ""):
+        try:
+            body = body[name or int(index)]
+        except (KeyError, IndexError, TypeError):
+            break
+    return body
