@@ -14,15 +14,17 @@ from gateway.http.asgi import Headers
 from gateway.http.request import HttpRequest
 
 PREFLIGHT_SECONDS = b"600"
-NAME_WITHOUT_DOT = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
+NAME_WITHOUT_DOT = re.compile(r"[a-z]([a-z0-9_-]{0,61}[a-z0-9])?")
+PRIVATE = (".localhost", ".internal", ".local")  # ends of names that the DNS of the web does not have (RFC 6761, 6762)
 PORTS = {"http": 80, "https": 443}
 
 
 class HostNames:
     """The names under which a listener is served to browsers: those of this machine, and `names`.
 
-    So are names without a dot: they are those of a container's or an office's network, and no page of the web has one.
-    With `is_public` any IP address will do, too: what has no name cannot be rebound.
+    So are names without a dot and those of private domains, such as `host.docker.internal`: they are those of a
+    container's or an office's network, and no page of the web has one. With `is_public` any IP address will do, too:
+    what has no name cannot be rebound.
     """
 
     def __init__(self, names: Iterable[str], *, is_public: bool) -> None:
@@ -31,13 +33,13 @@ class HostNames:
 
     def __contains__(self, host: object) -> bool:
         name = str(host).lower()
-        if name.endswith(".localhost") or name in self._names or NAME_WITHOUT_DOT.fullmatch(name):
+        if name.endswith(PRIVATE) or name in self._names or NAME_WITHOUT_DOT.fullmatch(name):
             return True
         try:
             address = ipaddress.ip_address(name)
         except ValueError:
             return False
-        return self._is_public or address.is_loopback
+        return self._is_public or address.is_loopback or address.is_unspecified
 
 
 class BrowserPolicy:

@@ -28,6 +28,8 @@ def post(http: HttpClient, headers: dict[str, str], path: str = CHAT) -> Answer:
         "10.0.0.1",
         "0x7f000001",
         "-x",
+        "x_",
+        "internal.example",
         "",
         "[",
         "[::2]",
@@ -52,6 +54,11 @@ def test_a_rebound_name_is_refused(http: HttpClient, host: str) -> None:
         "localhost.",
         "x",
         "gate-1:8000",
+        "compose_gateway_1",
+        "host.docker.internal:8000",
+        "fairlead.default.svc.cluster.local",
+        "0.0.0.0:8000",
+        "[::]",
     ],
 )
 def test_names_of_this_machine_are_served(http: HttpClient, host: str) -> None:
@@ -135,8 +142,8 @@ def test_a_compressed_body_is_refused_by_name(http: HttpClient, encoding: str) -
 
 def test_named_origins_and_names(stack: Stack) -> None:
     stack.worker("a")
-    _, http = serving(stack, http_origins=f"{APP},http://localhost:3000", http_hosts="gateway.internal")
-    assert post(http, {"host": "gateway.internal:8000"}).status == 200
+    _, http = serving(stack, http_origins=f"{APP},http://localhost:3000", http_hosts="gateway.example")
+    assert post(http, {"host": "gateway.example:8000"}).status == 200
     assert post(http, {"host": "evil.example"}).status == 403
     for origin in (APP, "http://localhost:3000"):
         page = {"origin": origin, "sec-fetch-site": "cross-site"}
