@@ -3,7 +3,9 @@ next step is launched before the host knows the tokens of the last one."""
 
 import random
 from collections import defaultdict
+from copy import deepcopy
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -163,6 +165,21 @@ def generate(model: Any, prompt: list[int]) -> list[int]:
     return tokens
 
 
+@cache
+def oracle(name: str) -> Any:
+    return make_model(deepcopy(CONFIGS[name]))
+
+
+@cache
+def generated(name: str, prompt: tuple[int, ...]) -> list[int]:
+    return generate(oracle(name), [*prompt])
+
+
+def expected_of(name: str, texts: list[list[int]]) -> list[list[int]]:
+    """Return what the oracle generates for each text, which it computes once for all tests of this process."""
+    return [generated(name, tuple(text)) for text in texts]
+
+
 def prompts(count: int) -> list[list[int]]:
     """Mixed lengths; every second one continues a shared prefix."""
     dice = random.Random(3)
@@ -173,9 +190,8 @@ def prompts(count: int) -> list[list[int]]:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_mixed_batches_chunks_and_prefix_hits_change_nothing(name: str) -> None:
-    oracle = make_model(CONFIGS[name])
     texts = prompts(8)
-    expected = [generate(oracle, prompt) for prompt in texts]
+    expected = expected_of(name, texts)
     engine = TransformersEngine(make_model(CONFIGS[name]), OPTIONS)
     batcher = make_batcher(token_budget=11)  # prompts of 38 tokens come in several chunks beside decoding requests
     cold = run(batcher, engine, [make_request(prompt, arrival=number) for number, prompt in enumerate(texts)])
@@ -194,8 +210,7 @@ def test_mixed_batches_chunks_and_prefix_hits_change_nothing(name: str) -> None:
 @AHEAD
 def test_requests_that_join_and_leave_at_any_time_change_nothing(ahead: int) -> None:
     texts = prompts(12)
-    oracle = make_model(CONFIGS["llama"])
-    expected = [generate(oracle, prompt) for prompt in texts]
+    expected = expected_of("llama", texts)
     engine = TransformersEngine(make_model(CONFIGS["llama"]), EngineOptions(kv_tokens=40 * BLOCK, block_tokens=BLOCK))
     engine.ahead = ahead
     batcher = make_batcher(pages=40, token_budget=16, policy="dlpm")
@@ -218,8 +233,7 @@ def test_requests_that_join_and_leave_at_any_time_change_nothing(ahead: int) -> 
 @pytest.mark.parametrize("policy", ["dlpm", "fcfs"])
 def test_preemption_and_resume_change_nothing(policy: str, ahead: int) -> None:
     texts = prompts(10)
-    oracle = make_model(CONFIGS["llama"])
-    expected = [generate(oracle, prompt) for prompt in texts]
+    expected = expected_of("llama", texts)
     engine = TransformersEngine(make_model(CONFIGS["llama"]), EngineOptions(kv_tokens=16 * BLOCK, block_tokens=BLOCK))
     engine.ahead = ahead
     batcher = make_batcher(pages=16, token_budget=24, policy=policy, admission=AdmissionMode.OPTIMISTIC)
@@ -271,8 +285,7 @@ def test_sampled_tokens_depend_on_seed_and_position_alone(ahead: int) -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 16, 33, 64])
 def test_the_size_of_the_batch_changes_no_greedy_token(size: int) -> None:
     texts = prompts(size)
-    oracle = make_model(CONFIGS["llama"])
-    expected = [generate(oracle, prompt) for prompt in texts]
+    expected = expected_of("llama", texts)
     engine = TransformersEngine(make_model(CONFIGS["llama"]), EngineOptions(kv_tokens=2048, block_tokens=BLOCK))
     for engine.ahead in (0, 1):
         requests = [make_request(prompt, arrival=number) for number, prompt in enumerate(texts)]
@@ -346,8 +359,7 @@ def test_how_decoding_requests_are_grouped_changes_no_greedy_token(group_tokens:
             return Sdpa(self._kv, group_tokens)
 
     texts = prompts(9)
-    oracle = make_model(CONFIGS["mistral-window"])
-    expected = [generate(oracle, prompt) for prompt in texts]
+    expected = expected_of("mistral-window", texts)
     engine = Grouping(make_model(CONFIGS["mistral-window"]), OPTIONS)
     requests = [make_request(prompt, arrival=number) for number, prompt in enumerate(texts)]
     assert run(make_batcher(), engine, requests) == expected

@@ -6,6 +6,8 @@ What only a CUDA device shows is in tests/system/gpu.
 import importlib
 import sys
 from collections.abc import Iterator
+from copy import deepcopy
+from functools import cache
 from typing import Any
 
 import pytest
@@ -30,6 +32,12 @@ MODELS = {name: CONFIGS[name] for name in ("llama", "llama-mqa", "mistral-window
 MODELS["gemma3"] = Gemma3TextConfig(**SIZES, sliding_window=10, layer_types=KINDS)
 
 
+@cache
+def expected(name: str) -> list[list[int]]:
+    oracle = make_model(deepcopy(MODELS[name]))
+    return [generate(oracle, text) for text in prompts(6)]
+
+
 @pytest.fixture
 def flashinfer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Our module, over the stand-in."""
@@ -41,14 +49,11 @@ def flashinfer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 @pytest.mark.parametrize("ahead", [0, 1])
 @pytest.mark.parametrize("name", MODELS)
 def test_prefill_and_mixed_batches_give_the_models_tokens(name: str, ahead: int, flashinfer: Any) -> None:
-    texts = prompts(6)
-    oracle = make_model(MODELS[name])
-    expected = [generate(oracle, text) for text in texts]
     engine = TransformersEngine(make_model(MODELS[name]), OPTIONS)
     backend = flashinfer.FlashInfer(engine._kv, PROCESSORS, ())
     engine._attention._backend, engine.ahead = backend, ahead
-    requests = [make_request(text, arrival=number) for number, text in enumerate(texts)]
-    assert run(make_batcher(token_budget=11), engine, requests) == expected
+    requests = [make_request(text, arrival=number) for number, text in enumerate(prompts(6))]
+    assert run(make_batcher(token_budget=11), engine, requests) == expected(name)
     windows = {"gemma3": 2, "gpt-oss": 2, "mimo-v2-flash": 2}
     assert len(backend.kinds) == windows.get(name, 1), "one plan per kind of layer"
     plans = {wrapper.plans for wrapper in backend._wrappers.values()}

@@ -11,7 +11,7 @@ from local_worker.engine.kv import LayerShape, PagedKV
 from local_worker.engine.runner import TransformersEngine
 from local_worker.engine.varlen import Varlen
 from tests.unit.local_worker.engine.driving import make_batcher, make_request, run
-from tests.unit.local_worker.engine.test_exactness import CONFIGS, OPTIONS, generate, make_model, prompts
+from tests.unit.local_worker.engine.test_exactness import CONFIGS, OPTIONS, expected_of, make_model, prompts
 
 pytestmark = pytest.mark.slow
 
@@ -62,8 +62,7 @@ def varlen_attn(
 def test_gathered_contexts_give_the_models_tokens(name: str, ahead: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("local_worker.engine.varlen.varlen_attn", varlen_attn)
     texts = prompts(6)
-    oracle = make_model(CONFIGS[name])
-    expected = [generate(oracle, text) for text in texts]
+    expected = expected_of(name, texts)
     engine = TransformersEngine(make_model(CONFIGS[name]), OPTIONS)
     engine._attention._backend, engine.ahead = Varlen(engine._kv), ahead
     requests = [make_request(text, arrival=number) for number, text in enumerate(texts)]
