@@ -24,7 +24,6 @@ from local_worker.core.machine import (
     WorkerMachine,
 )
 from local_worker.core.request import Request
-from local_worker.prompt import EncodedPrompt, PromptToEncode
 from local_worker.prompt_encoder import PromptEncoder
 from serving.constraint import Constraint
 from serving.kv_events.core.block_rehash import BlockRehash
@@ -44,7 +43,7 @@ class EngineChanged(Exception):
 
 
 class AdapterBackend:
-    """A backend without threads: every method but `encode` and `decode` belongs to the event loop. See Backend.
+    """A backend without threads: every method belongs to the event loop. See Backend.
 
     While the engine is away, requests are refused as UNAVAILABLE, so that gateways place them elsewhere, and events say
     that the worker is not healthy. `died` is called if the engine comes back as another one.
@@ -102,14 +101,6 @@ class AdapterBackend:
         for due in (self._turn_due, self._deadline_due):
             if due is not None:
                 due.cancel()
-
-    def encode(self, prompt: PromptToEncode) -> EncodedPrompt:
-        """See Backend."""
-        return self.prompts.encode(prompt)
-
-    def decode(self, token_ids: bytes, model: str) -> str:
-        """See Backend."""
-        return self.prompts.decode(token_ids, model)
 
     def is_known(self, constraint: Constraint) -> bool:
         """See Backend. The engine compiles the constraint, and refuses the request if it cannot."""

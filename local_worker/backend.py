@@ -3,30 +3,12 @@
 from typing import Protocol
 
 from local_worker.core.request import Request
-from local_worker.prompt import EncodedPrompt, PromptToEncode
 from local_worker.prompt_encoder import PromptEncoder
 from serving.constraint import Constraint
 
 
-class Encoder(Protocol):
-    """The part of a backend that has the tokenizer."""
-
-    def encode(self, prompt: PromptToEncode) -> EncodedPrompt:
-        """Return a prompt's token ids and block digests; called on a separate thread, one call at a time.
-
-        Raises InvalidRequest with the name of the field, TooLong for a prompt that cannot fit, Unavailable for a model
-        that is not served here.
-        """
-
-    def decode(self, token_ids: bytes, model: str) -> str:
-        """Return the text of packed token ids; called as `encode` is.
-
-        Raises InvalidRequest for ids that are not in the vocabulary, Unavailable for a model that is not served here.
-        """
-
-
-class Backend(Encoder, Protocol):
-    """The component that tokenizes prompts, schedules requests and computes them.
+class Backend(Protocol):
+    """The component that schedules requests and computes them.
 
     It delivers its results as WorkerUpdates, in order. Each submitted request ends with exactly one
     RequestEnded. Commands return at once.
@@ -34,7 +16,7 @@ class Backend(Encoder, Protocol):
 
     @property
     def prompts(self) -> PromptEncoder:
-        """The encoder of the worker's models."""
+        """The encoder of the worker's models, with which it also makes requests."""
 
     def is_known(self, constraint: Constraint) -> bool:
         """Return whether `check` has nothing to find out for a constraint."""

@@ -5,7 +5,6 @@ from local_worker.constraint_checker import ConstraintChecker
 from local_worker.core.output_text import OutputText
 from local_worker.core.request import Request
 from local_worker.loop import EngineLoop
-from local_worker.prompt import EncodedPrompt, PromptToEncode
 from local_worker.prompt_encoder import PromptEncoder
 from local_worker.sandbox import Sandbox
 from local_worker.tokenizer import DecodingTokenizer
@@ -32,14 +31,6 @@ class EngineBackend:
         self._loop.stop()
         if self._checker is not None:
             self._checker.close()
-
-    def encode(self, prompt: PromptToEncode) -> EncodedPrompt:
-        """See Backend."""
-        return self.prompts.encode(prompt)
-
-    def decode(self, token_ids: bytes, model: str) -> str:
-        """See Backend."""
-        return self.prompts.decode(token_ids, model)
 
     def is_known(self, constraint: Constraint) -> bool:
         """See Backend."""

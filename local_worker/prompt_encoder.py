@@ -65,7 +65,11 @@ class PromptEncoder:
         return BlockChain(public + chain(packed[cut:], self.block_tokens, seed), public_blocks, seed)
 
     def encode(self, prompt: PromptToEncode) -> EncodedPrompt:
-        """See Encoder."""
+        """Return a prompt's token ids and block digests; called on a separate thread, one call at a time.
+
+        Raises InvalidRequest with the name of the field, TooLong for a prompt that cannot fit, Unavailable for a model
+        that is not served here.
+        """
         model = self.model(prompt.model)
         system_tokens = public_tokens = 0
         output_format, call_grammar = OutputFormat(), ""
@@ -93,7 +97,10 @@ class PromptEncoder:
         )
 
     def decode(self, packed: bytes, model: str) -> str:
-        """See Encoder."""
+        """Return the text of packed token ids; called as `encode` is.
+
+        Raises InvalidRequest for ids that are not in the vocabulary, Unavailable for a model that is not served here.
+        """
         self.model(model)
         return self.tokenizer.decode(self.check_ids(packed, "token_ids"))
 

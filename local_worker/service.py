@@ -13,12 +13,13 @@ import grpc
 from fairlead.errors import Cancelled, FairleadError, TooLong, Unavailable
 from fairlead.rpc.channel import MAX_MESSAGE_BYTES
 from fairlead.v1 import worker_pb2, worker_pb2_grpc
-from local_worker.backend import Backend, Encoder
+from local_worker.backend import Backend
 from local_worker.compilations import Compilations
 from local_worker.core.delivery import Delivery, by_owner
 from local_worker.core.events import RequestEvents, WorkerUpdate
 from local_worker.core.request import Request
 from local_worker.fair_executor import FairExecutor
+from local_worker.prompt_encoder import PromptEncoder
 from local_worker.wire import add_events, add_refusal, prompt_from, request_from, to_encode_response
 from serving.rpc.coalescing_writer import CoalescingWriter
 
@@ -163,8 +164,8 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
 class TokenizerService(worker_pb2_grpc.TokenizerServicer):
     """The service that encodes prompts and decodes tokens, and divides its time fairly among clients by their bytes."""
 
-    def __init__(self, encoder: Encoder, turns: FairExecutor) -> None:
-        self._encoder = encoder
+    def __init__(self, prompts: PromptEncoder, turns: FairExecutor) -> None:
+        self._prompts = prompts
         self._executor = turns
 
     async def Encode(
@@ -224,12 +225,12 @@ class TokenizerService(worker_pb2_grpc.TokenizerServicer):
         return await self._executor.run(request.client, size, partial(self._decode, request))
 
     def _decode(self, request: worker_pb2.DecodeRequest) -> worker_pb2.DecodeResponse:
-        reply = worker_pb2.DecodeResponse(text=self._encoder.decode(request.token_ids, request.model))
+        reply = worker_pb2.DecodeResponse(text=self._prompts.decode(request.token_ids, request.model))
         _check_size(reply.ByteSize(), "tokens")
         return reply
 
     def _encode(self, request: worker_pb2.EncodeRequest) -> worker_pb2.EncodeResponse:
-        reply = to_encode_response(self._encoder.encode(prompt_from(request)))
+        reply = to_encode_response(self._prompts.encode(prompt_from(request)))
         _check_size(reply.ByteSize(), "prompt")
         return reply
 

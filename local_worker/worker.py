@@ -51,7 +51,7 @@ class Worker:
         self._backend_end: asyncio.Future[None] = self._event_loop.create_future()
         self._backend = make_backend(self._post_update, self._backend_died)
         self._service = WorkerService(self._backend)
-        tokenizer = TokenizerService(self._backend, FairExecutor("tokenizer"))
+        tokenizer = TokenizerService(self._backend.prompts, FairExecutor("tokenizer"))
         mutual_tls = options.mutual_tls
         self._server = Server(
             options.listen,

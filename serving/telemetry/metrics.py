@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 FLUSH_SECONDS = 2.0  # in which a collector must take what remains when a process ends
+OTHER = "other"  # the value of a label that has too many
 
 
 class Metrics:
@@ -86,9 +87,6 @@ class Counter:
     def _observe(self, _: CallbackOptions) -> list[Observation]:
         totals = list(self._totals.items())  # a copy: the exporter's thread may run this
         return [Observation(total, dict(zip(self._labels, values, strict=True))) for values, total in totals]
-
-
-OTHER = "other"
 
 
 class CappedLabel:

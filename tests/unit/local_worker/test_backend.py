@@ -15,7 +15,6 @@ from local_worker.backend import Backend
 from local_worker.core.events import RequestEnded, RequestEvents, RequestTokens, WorkerUpdate
 from local_worker.core.request import Request
 from local_worker.fair_executor import FairExecutor
-from local_worker.prompt import EncodedPrompt, PromptToEncode
 from local_worker.prompt_encoder import PromptEncoder
 from local_worker.service import TokenizerService, WorkerService
 from local_worker.tokenizer import ByteTokenizer
@@ -56,13 +55,6 @@ class Echo:
             async with asyncio.timeout(WAIT):
                 await self.may_compile.wait()
 
-    def encode(self, prompt: PromptToEncode) -> EncodedPrompt:
-        assert isinstance(prompt.content, str)
-        return EncodedPrompt(prompt.content.encode(), b"", 0, 0, "r1")
-
-    def decode(self, token_ids: bytes, model: str) -> str:
-        return token_ids.decode()
-
     def submit(self, request: Request) -> None:
         if request.client == "unwelcome":
             raise InvalidRequest("is refused by the backend", "client")
@@ -94,7 +86,7 @@ async def channel() -> AsyncIterator[tuple[Echo, grpc.aio.Channel]]:
     backend: Backend = echo
     server = Server("127.0.0.1:0")
     server.add(worker_pb2_grpc.add_WorkerServicer_to_server, echo.service, "fairlead.v1.Worker", SECRET)
-    tokenizer = TokenizerService(backend, FairExecutor("tokenizer"))
+    tokenizer = TokenizerService(backend.prompts, FairExecutor("tokenizer"))
     server.add(worker_pb2_grpc.add_TokenizerServicer_to_server, tokenizer, "fairlead.v1.Tokenizer", SECRET)
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as opened:
@@ -133,7 +125,7 @@ async def test_requests_pass_through_the_port_and_drain_waits_for_the_last(
     await call.write(worker_pb2.SessionCommands(submits=submits))
     heard = await until_ended(call, 3)
     ends = {end.request_id: end for end in heard.ended}
-    assert [(tokens.request_id, tokens.text) for tokens in heard.tokens] == [("told", "tell")]
+    assert [(tokens.request_id, unpack_ids(tokens.token_ids)) for tokens in heard.tokens] == [("told", list(b"tell"))]
     assert Outcome(ends["told"].outcome) is Outcome.COMPLETED
     assert "must hold at least 1 token" in ends["empty"].message
     assert (ends["unwelcome"].field, ends["unwelcome"].message) == ("client", "client: is refused by the backend")
