@@ -151,7 +151,7 @@ class AdapterBackend:
         self._machine.handle(TimePassed(), now)
         if self._is_here and not self._stream_failed.is_set():
             self._hand_over(now)
-        for request in self._batch.take_left():
+        for request in self._batch.queue.take_left():
             self._streams.pop(request).cancel()
         update = self._machine.take_update(now, is_healthy=self._is_here)
         update.slower = self._blocks.take_slower()
@@ -196,10 +196,10 @@ class AdapterBackend:
 
     async def _compute_links(self, request: Request) -> None:
         """Let the engine compute the prompt of `request` link by link, as far as the batch says."""
-        while (stop := self._batch.next_link(request)) is not None:
+        while (stop := self._batch.queue.next_link(request)) is not None:
             await self._api.compute_prefix(request, stop, self._info.model)
             self._heard_at = time.monotonic()
-            self._batch.linked(request, stop)
+            self._batch.queue.linked(request, stop)
             self._soon()
 
     def _receive(self, request: Request, piece: OutputPiece, heard_at: float, now: float) -> None:

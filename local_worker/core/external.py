@@ -198,14 +198,6 @@ class ExternalBatch:
         queue.observe(now)
         return admitted
 
-    def next_link(self, request: Request) -> int | None:
-        """See ExternalQueue."""
-        return self.queue.next_link(request)
-
-    def linked(self, request: Request, stop: int) -> None:
-        """See ExternalQueue."""
-        self.queue.linked(request, stop)
-
     def received(
         self,
         request: Request,
@@ -225,10 +217,6 @@ class ExternalBatch:
         if finish is not None:
             self.queue.finish(request)
         return [Advance(request, tokens, finish, logprobs)]
-
-    def take_left(self) -> list[Request]:
-        """Return the requests that were at the engine and have ended here since the last call."""
-        return self.queue.take_left()
 
     def check_invariants(self) -> None:
         """Raise AssertionError unless the queue, the requests at the engine, the pages and the accounts agree."""

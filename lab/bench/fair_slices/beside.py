@@ -46,7 +46,7 @@ class Engine:
     def step(self) -> None:
         """Take what the batch gives, and compute one step."""
         for request in [*self.batch.hand_over(self.seconds), *self.due]:
-            self.computed[request], self.goals[request] = request.computed, self.batch.next_link(request)
+            self.computed[request], self.goals[request] = request.computed, self.batch.queue.next_link(request)
         self.due, self.linked = self.linked, []
         slices = list(self._slices())
         if slices:
@@ -57,7 +57,7 @@ class Engine:
             self.tokens += piece.stop - piece.start
             if piece.samples:
                 self._computed(request)
-        self.batch.take_left()
+        self.batch.queue.take_left()
 
     def _slices(self) -> Iterator[tuple[Request, Slice]]:
         left = TOKEN_BUDGET
@@ -72,7 +72,7 @@ class Engine:
 
     def _computed(self, request: Request) -> None:
         if (goal := self.goals[request]) is not None:
-            self.batch.linked(request, goal)
+            self.batch.queue.linked(request, goal)
             del self.computed[request]
             self.linked.append(request)
             return

@@ -146,9 +146,9 @@ class ExternalBatchMachine(RuleBasedStateMachine):
         """The engine computes a link; where none is left, it is given the whole prompt, and computes a token later."""
         request = data.draw(st.sampled_from(list(self.missing)))
         if (link := self.links.pop(request, None)) is not None:
-            self.batch.linked(request, link)
+            self.batch.queue.linked(request, link)
         left, most = len(request.tokens) - request.computed, self.most_taken() if self.long() else PART
-        stop = self.batch.next_link(request)
+        stop = self.batch.queue.next_link(request)
         if self.is_chained and left > PART and left > most:
             assert stop == request.computed + most
             assert stop % BLOCK == 0
@@ -245,7 +245,7 @@ class ExternalBatchMachine(RuleBasedStateMachine):
 
     @invariant()
     def requests_that_left_are_told_once(self) -> None:
-        assert self.batch.take_left() == self.left
+        assert self.batch.queue.take_left() == self.left
         self.left = []
 
     def teardown(self) -> None:
@@ -367,7 +367,7 @@ def test_a_long_miss_that_leaves_makes_way_for_the_next_one() -> None:
     batch.check_invariants()
     batch.queue.abort(first)
     assert batch.hand_over(5.0) == [fourth]
-    assert batch.take_left() == [first]
+    assert batch.queue.take_left() == [first]
     batch.check_invariants()
 
 
@@ -420,10 +420,10 @@ def test_a_chain_is_charged_as_one_prompt_and_each_link_adds_to_the_last() -> No
         batch.queue.submit(request, 0.0)
         assert batch.hand_over(0.0) == [request]
         links = []
-        while (stop := batch.next_link(request)) is not None:
+        while (stop := batch.queue.next_link(request)) is not None:
             links.append(stop)
             assert batch.queue.uncomputed == 12
-            batch.linked(request, stop)
+            batch.queue.linked(request, stop)
             batch.check_invariants()
         assert links == ([20, 32, 44, 56] if long_prompts is LongPrompts.CHAIN else [])
         for finish in (None, FinishReason.LENGTH):
@@ -439,7 +439,7 @@ def test_a_prompt_that_is_as_long_as_a_link_goes_at_once(tokens: int, link: int 
     batch = make_batch(pages=60, token_budget=64, longest_prompt=60, long_prompts=LongPrompts.CHAIN)
     [request] = submitted(batch, [*range(tokens)])
     assert batch.hand_over(0.0) == [request]
-    assert batch.next_link(request) == link
+    assert batch.queue.next_link(request) == link
 
 
 def test_chains_share_three_quarters_of_a_step_and_one_that_leaves_makes_room() -> None:
@@ -447,17 +447,17 @@ def test_chains_share_three_quarters_of_a_step_and_one_that_leaves_makes_room() 
     first, second = make_request("a", [1] * 90, 1, 0), make_request("b", [2] * 90, 1, 1)
     batch.queue.submit(first, 0.0)
     assert batch.hand_over(0.0) == [first]
-    assert batch.next_link(first) == 48
+    assert batch.queue.next_link(first) == 48
     batch.queue.submit(second, 0.0)
     assert batch.hand_over(0.0) == [second]
-    assert batch.next_link(second) == 24
-    batch.linked(first, 48)
-    assert batch.next_link(first) == 72
+    assert batch.queue.next_link(second) == 24
+    batch.queue.linked(first, 48)
+    assert batch.queue.next_link(first) == 72
     batch.queue.abort(second)
-    batch.linked(second, 24)
-    assert batch.next_link(second) is None, "it has left"
-    batch.linked(first, 72)
-    assert batch.next_link(first) is None, "18 tokens are left"
+    batch.queue.linked(second, 24)
+    assert batch.queue.next_link(second) is None, "it has left"
+    batch.queue.linked(first, 72)
+    assert batch.queue.next_link(first) is None, "18 tokens are left"
     assert batch.queue.uncomputed == 18
     batch.check_invariants()
 
@@ -502,7 +502,7 @@ class OwnLoop:
 
     def step(self, now: float) -> None:
         for request in [*self.batch.hand_over(now), *self._linked]:
-            self._links[request] = stop = self.batch.next_link(request)
+            self._links[request] = stop = self.batch.queue.next_link(request)
             self.prompts[request] = (stop or len(request.tokens)) - request.computed
         self._linked.clear()
         left, sent = self._budget, []
@@ -512,7 +512,7 @@ class OwnLoop:
                 self.prompts[request] -= tokens
                 self.computed[request.client] += tokens
             if tokens and not self.prompts[request] and (stop := self._links[request]) is not None:
-                self.batch.linked(request, stop)
+                self.batch.queue.linked(request, stop)
                 del self.prompts[request]
                 self._linked.append(request)
             elif tokens and not self.prompts[request] and self.generated[request] < request.sampling.max_tokens:
@@ -574,4 +574,4 @@ def test_the_prompt_of_a_request_that_has_left_is_not_waited_for() -> None:
     assert batch.queue.uncomputed == PART
     batch.queue.abort(request)
     assert batch.queue.uncomputed == 0
-    assert batch.take_left() == [request]
+    assert batch.queue.take_left() == [request]
