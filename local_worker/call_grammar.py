@@ -97,7 +97,7 @@ def _answer(is_single: bool, syntax: CallSyntax) -> str:
 
 def _texts(syntax: CallSyntax, answer: OutputFormat, marker_token: int | None) -> Iterator[str]:
     """Yield the rules for text before calls, up to the marker, and for text without calls."""
-    excluded = [] if syntax.marker else [r"~/[\s;]*\{(.|\n)*/"]  # it might begin a call
+    excluded = [] if syntax.marker else [r"~/\s*(<\|python_tag\|>)?[\s;,\[]*\{(.|\n)*/"]  # it might begin a call
     if answer.reasoning and not answer.in_reasoning:
         excluded.append(r"~/\s*<think>(.|\n)*/")
     yield f"TEXT: {' & '.join([ANY_TEXT, *excluded])}"

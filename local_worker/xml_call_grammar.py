@@ -22,17 +22,29 @@ OF_TEXTS = NOTES | {"anyOf", "nullable", "oneOf", "type"}
 
 
 class XmlCallSyntax(NamedTuple):
-    """The notation of the parts of a call in a format, in which `{}` is a name; `end` stands after a value."""
+    """The notation of the parts of a call in a format, in which `{}` is a name; `end` stands after a value.
+
+    `others` is the expression of the other texts with which the reader takes a value for ended.
+    """
 
     head: str
     key: str
     end: str
     closing: str
+    others: str
 
 
 XML_SYNTAXES: Mapping[str, XmlCallSyntax] = {
-    "qwen_coder": XmlCallSyntax("<function={}>\n", "<parameter={}>\n", "\n</parameter>", "</function>"),
-    "glm": XmlCallSyntax("{}\n", "<arg_key>{}</arg_key>\n<arg_value>", "</arg_value>", ""),
+    "qwen_coder": XmlCallSyntax(
+        "<function={}>\n",
+        "<parameter={}>\n",
+        "\n</parameter>",
+        "</function>",
+        r"\n<parameter=[^<>\n]+>\n|</function>\s*</tool_call>",
+    ),
+    "glm": XmlCallSyntax(
+        "{}\n", "<arg_key>{}</arg_key>\n<arg_value>", "</arg_value>", "", r"<arg_key>[^<>\n]+</arg_key>\s*<arg_value>"
+    ),
 }
 
 
@@ -67,7 +79,8 @@ def xml_call(rule: str, tool: Mapping[str, Any], is_strict: bool, syntax: XmlCal
 
 def _free_text(rule: str, syntax: XmlCallSyntax) -> str:
     """Return the rule of any text with its end."""
-    return rf"{rule}[lazy]: /(.|\n)*{_expression(syntax.end.strip())}/"
+    others = _expression(syntax.others)
+    return rf"{rule}[lazy]: /(.|\n)*{_expression(syntax.end.strip())}/ & ~/(.|\n)*({others})(.|\n)*/"
 
 
 def _quoted(text: str) -> str:
@@ -86,7 +99,8 @@ def _value(place: str, schema: Any, root: Mapping[str, Any], syntax: XmlCallSynt
     if isinstance(values, list):
         texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
         is_plain = values != [] and [typed(each, types) for each in texts] == values
-        if not is_plain or any(syntax.end.strip() in each for each in texts):
+        ends = re.compile(f"{syntax.end.strip()}|{syntax.others}")
+        if not is_plain or any(map(ends.search, texts)):
             raise _refused(place, "its values cannot be told apart as texts")
         return f"({' | '.join(map(_quoted, texts))}) {end}"
     if types and "string" not in types:

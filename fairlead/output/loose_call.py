@@ -65,7 +65,8 @@ def _read(text: str, offered: Collection[str] | None) -> tuple[str, str] | None:
 def call_of(value: Any, offered: Collection[str] | None) -> tuple[str, str] | None:
     """Return the name and the arguments of a call, as JSON; None if `value` is none of a tool that was `offered`.
 
-    Its function may be an object within. No arguments are those of an empty object, and a text may hold them as JSON;
+    Its function may be an object within. No arguments, or an empty list of them, are those of an empty object, and a
+    text may hold them as JSON;
     raises ValueError if it holds something else.
     """
     if not isinstance(value, dict):
@@ -80,5 +81,5 @@ def call_of(value: Any, offered: Collection[str] | None) -> tuple[str, str] | No
     arguments = None if key is None else function[key]
     if isinstance(arguments, str):
         arguments = read_json(arguments) if arguments.strip() else None
-    arguments = {} if arguments is None else arguments
+    arguments = {} if arguments is None or arguments == [] else arguments
     return (name, json.dumps(arguments, ensure_ascii=False)) if isinstance(arguments, dict) else None

@@ -22,6 +22,7 @@ JSON_FORMATS: Mapping[str, Callable[..., Grammar[None]]] = {
 }
 XML_FORMATS: Mapping[str, XmlSyntax] = {"qwen_coder": QWEN_CODER, "glm": GLM}
 FORMATS = (*JSON_FORMATS, *XML_FORMATS)
+MARKED = ("hermes", *XML_FORMATS)  # with the mark `thinking.CALL` before calls
 THINK = "think"  # the only name for a format of reasoning
 PIECE = 1024  # characters of a long text that are read at a time: what is left of them is copied with each part
 _template = lru_cache(maxsize=64)(ResponseTemplate.parse)  # one for each model
@@ -54,7 +55,8 @@ class OutputParser:
             answer = partial(calls, offered=types or None)
         if (syntax := XML_FORMATS.get(tool_calls)) is not None:
             answer = partial(xml_calls, syntax=syntax, types=types)
-        self._grammar = thinking(source, in_reasoning, answer) if reasoning == THINK else answer(source)
+        called = types if tool_calls in MARKED else ()
+        self._grammar = thinking(source, in_reasoning, answer, called) if reasoning == THINK else answer(source)
 
     def push(self, text: str) -> Sequence[Part]:
         """Return the parts that are known with the next text; text that is not decided yet is held back."""

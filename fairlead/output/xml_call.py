@@ -1,7 +1,8 @@
 """Calls in which each argument has an element of its own, and is written as a bare text.
 
 Arguments are told as JSON. Those which can only be strings are told as they arrive, and others once they are whole.
-A model may also write a call as a JSON object between the tags, as Hermes does.
+A model may also write a call as a JSON object between the tags, as Hermes does, or its arguments as one, and forget to
+close the element of an argument before the next one or the end of the call.
 """
 
 import json
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 from fairlead.output.argument_types import ArgumentTypes, typed
 from fairlead.output.events import AnswerText, Arguments, CallBegun
+from fairlead.output.json_call import json_object
 from fairlead.output.loose_call import loose_call
 from fairlead.output.pattern import Pattern
 from fairlead.output.source import Grammar, Region, Source, expect, skip, skip_space, text_before
@@ -35,17 +37,17 @@ class XmlSyntax(NamedTuple):
 
 
 QWEN_CODER = XmlSyntax(
-    Pattern(r"\s*<function=([^<>\s]+)>"),
-    Pattern(r"\s*<parameter=([^<>\n]+)>\n?"),
-    Pattern(r"\n?</parameter>"),
+    Pattern(r"\s*<function(?:=| name=)[\"']?([^<>\s\"']+)[\"']?>"),
+    Pattern(r"\s*<parameter(?:=| name=)[\"']?([^<>\n\"']+)[\"']?>\n?"),
+    Pattern(r"\n?</parameter>|\n(?=<parameter=[^<>\n]+>\n)|\n?(?=</function>\s*</tool_call>)"),
     "</function>",
     "<function=",
-    Pattern(r"([^<>\s]+)>(?=\s*<(?:parameter=|/function>))"),
+    Pattern(r"[\"']?([^<>\s\"']+)[\"']?>(?=\s*(?:<parameter=|</function>|\{))"),
 )
 GLM = XmlSyntax(
     Pattern(r"\s*([\w.\-]+)\s*(?=<arg_key>|</tool_call>)"),
     Pattern(r"\s*<arg_key>\s*([^<>\s]+)\s*</arg_key>\s*<arg_value>"),
-    Pattern(r"</arg_value>"),
+    Pattern(r"</arg_value>|\n?(?=<arg_key>[^<>\n]+</arg_key>\s*<arg_value>)"),
     "",
 )
 
@@ -82,7 +84,10 @@ def xml_call(source: Source, number: int, syntax: XmlSyntax, types: ArgumentType
 def _call(source: Source, number: int, name: str, syntax: XmlSyntax, types: ArgumentTypes) -> Grammar[None]:
     """Read what follows a head."""
     yield CallBegun(number, name)
-    yield from _arguments(source, number, syntax, types.get(name, {}))
+    if (yield from skip_space(source)) == "{":
+        yield from json_object(source, number)
+    else:
+        yield from _arguments(source, number, syntax, types.get(name, {}))
     yield from skip_space(source)
     yield from skip(source, syntax.closing)
 

@@ -281,6 +281,8 @@ def test_bare_texts_are_allowed_where_they_are_read_as_valid_arguments(grammars:
     for change in wrong:
         assert not is_allowed(grammars, constraint, rendered(name, ("plan", {**LEAST, **change})), name), change
     assert not is_allowed(grammars, constraint, rendered(name, ("plan", {"note": ""})), name)
+    note = {"qwen_coder": "a\n<parameter=days>\nb", "glm": "a<arg_key>days</arg_key><arg_value>b"}[name]
+    assert not is_allowed(grammars, constraint, rendered(name, ("plan", {**LEAST, "note": note})), name), "read as two"
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,8 @@ FRAGMENTS = [
         "<arg_key>",
         "a</arg_key>",
     ],
+    *["```json\n", "```", "{{", "}}", "f[ARGS]", "[CALL_ID]1", "f{", "<|python_tag|>", '<function name="f">\n'],
+    *["</function>\n</tool_call>", "\n<parameter=a>\n", "<parameter name='a'>", "None}", '{"a": True,}'],
     *["<arg_key>number</arg_key><arg_value>", "<arg_value>", "</arg_value>", "</arg_", "42"],
     *[CALL, f"<tool_call>{CALL}</tool_call>", f"[TOOL_CALLS][{CALL}, {CALL}]", '{"a": "}", "b": [1, {}]}', "x" * 500],
 ]
@@ -283,76 +285,3 @@ def test_a_call_may_need_so_much_before_its_arguments(spare: int) -> None:
     name = "n" * (MOST_HEAD + 1 - spare - len(head))
     text = head.replace('""', f'"{name}"') + "{}}"
     assert parsed([text], "llama").parts == ([("call", name, "{}")] if spare else [("text", text)])
-
-
-LOOSE = {
-    '{"arguments": {"city": "Paris"}, "name": "weather"}': '{"city": "Paris"}',
-    '{"parameters": {"city": "Paris"}, "id": "1", "name": "weather"}': '{"city": "Paris"}',
-    '{"name": "weather"}': "{}",
-    '{"name": "weather", "arguments": null}': "{}",
-    '{"name": "weather", "arguments": ""}': "{}",
-    '{"name": "weather", "arguments": "{\\"city\\": \\"Paris\\"}"}': '{"city": "Paris"}',
-    '{"type": "function", "function": {"name": "weather", "arguments": {"city": "Paris"}}}': '{"city": "Paris"}',
-    '{"function": "weather", "arguments": {"city": "Paris"}}': '{"city": "Paris"}',
-    '{"name": "weather", "args": {"city": "Paris"}}': '{"city": "Paris"}',
-    '{"input": {"city": "Paris"}, "name": "weather"}': '{"city": "Paris"}',
-}
-LOST = '{"name": "weather", "city": "Paris"}'  # as a call it would have no arguments
-WRAPPED = {"hermes": "<tool_call>\n{}\n</tool_call>", "llama": "{}", "mistral": "[TOOL_CALLS] [{}]"}
-
-
-@pytest.mark.parametrize("text", LOOSE)
-@pytest.mark.parametrize("name", WRAPPED)
-def test_calls_a_little_off_the_format_are_calls_of_tools_that_were_offered(name: str, text: str) -> None:
-    written = WRAPPED[name].replace("{}", text)
-    assert parsed([written], name).parts == [("call", "weather", LOOSE[text])]
-    assert parsed([*written], name).parts == [("call", "weather", LOOSE[text])]
-    other = written.replace("weather", "unknown")
-    assert parsed([*other], name).parts == parsed([other], name).parts == [("text", other)]
-
-
-@pytest.mark.parametrize("name", WRAPPED)
-def test_no_argument_of_a_call_is_lost(name: str) -> None:
-    written = WRAPPED[name].replace("{}", LOST)
-    assert parsed([*written], name).parts == [("text", written)]
-
-
-ELEMENTS = "<function=weather>\n<parameter=city>\nParis\n</parameter>\n</function>"
-
-
-@pytest.mark.parametrize(
-    ("name", "written"), [("hermes", ELEMENTS), ("qwen_coder", CALL), ("glm", CALL)], ids=["hermes", "qwen", "glm"]
-)
-def test_a_model_may_write_calls_as_its_relatives_do(name: str, written: str) -> None:
-    text = f"I look.\n<tool_call>\n{written}\n</tool_call>\n<tool_call>{written}</tool_call>"
-    assert parsed([text], name).parts == parsed([*text], name).parts == [("text", "I look."), PARIS, PARIS]
-    other = f"<tool_call>\n{written}\n</tool_call>".replace("weather", "unknown")
-    assert parsed([other], name).parts == parsed([*other], name).parts == [("text", other)]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"<tool_call>\n{CALL}\n{CALL}\n</tool_call>",
-        f"<tool_call>[{CALL}, {CALL}]</tool_call>",
-        f"<tool_call>{CALL}, {CALL}",
-        f"<tool_call>{CALL}}}</tool_call>\n<tool_call>[{CALL}]\n",
-    ],
-)
-def test_several_calls_may_stand_between_the_tags(text: str) -> None:
-    assert parsed([text], "hermes").parts == parsed([*text], "hermes").parts == [PARIS, PARIS]
-
-
-@pytest.mark.parametrize(
-    "text", ["<function=weather>\n{}</function>\n</tool_call>", "<function=weather>\n{}</function>"]
-)
-def test_a_bare_function_is_a_call_of_a_tool_that_was_offered(text: str) -> None:
-    city = "<parameter=city>\nParis\n</parameter>\n"
-    for arguments, told in ((city, '{"city": "Paris"}'), ("", "{}")):
-        written = "I look.\n\n" + text.replace("{}", arguments)
-        expected = [("text", "I look."), ("call", "weather", told)]
-        assert parsed([written], "qwen_coder").parts == parsed([*written], "qwen_coder").parts == expected
-        other = written.replace("weather", "unknown")
-        assert ("text", other) in parsed([*other], "qwen_coder").parts
-    prose = "Write `<function=weather>` to call, or <function=NAME>."
-    assert parsed([*prose], "qwen_coder").parts == [("text", prose)]

@@ -1,11 +1,13 @@
 """A naive parser of whole outputs: it looks at one character after the other, and has all of them at hand."""
 
+import ast
 import json
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 SPACE = 32
 HEAD = 512
+HELD = 8192
 STRING = r'"(?:\\.|[^"\\])*"'
 CALL = re.compile(
     r'\{\s*(?:"(?:id|type)"\s*:\s*' + STRING + r'\s*,\s*)*"name"\s*:\s*"([^"\\]+)"\s*,\s*"(?:arguments|parameters)"\s*:'
@@ -14,17 +16,26 @@ CALL = re.compile(
 )
 ARGUMENTS = ("arguments", "parameters", "args", "params", "input")
 LOOSE = rf'\{{\s*"(?:name|type|id|function|{"|".join(ARGUMENTS)})"'
+MARKED = ("hermes", "qwen_coder", "glm")
+CALL_HEAD = r'\s*(?:\{\s*"name"\s*:\s*"([^"\\]+)"|<function=([^<>\s]+)>|([\w.\-]+)\s*(?:<arg_key>|</tool_call>))'
 TOOLS = ("f", "weather", "clock")
-LEADS = {"hermes": r"[\s\[,]*", "llama": r"[\s;,]*", "mistral": r"[\s\[,]*"}
-XML_HEADS = {"qwen_coder": r"\s*<function=([^<>\s]+)>", "glm": r"\s*([\w.\-]+)\s*(?=<arg_key>|</tool_call>)"}
-BARE = r"([^<>\s]+)>(?=\s*<(?:parameter=|/function>))"
+LEADS = {"hermes": r"(?:[\s\[,]|\{(?=\s*\{))*", "llama": r"[\s;,\[]*", "mistral": r"[\s\[,]*"}
+NAMED = r"\s*([\w.\-]+)\s*(?:\[CALL_ID\]\s*\w*\s*)?(\[ARGS\])?\s*(?=\{)"
+XML_HEADS = {
+    "qwen_coder": r"""\s*<function(?:=| name=)["']?([^<>\s"']+)["']?>""",
+    "glm": r"\s*([\w.\-]+)\s*(?=<arg_key>|</tool_call>)",
+}
+BARE = r"""["']?([^<>\s"']+)["']?>(?=\s*(?:<parameter=|</function>|\{))"""
 XML_KEYS = {
-    "qwen_coder": r"\s*<parameter=([^<>\n]+)>\n?",
+    "qwen_coder": r"""\s*<parameter(?:=| name=)["']?([^<>\n"']+)["']?>\n?""",
     "glm": r"\s*<arg_key>\s*([^<>\s]+)\s*</arg_key>\s*<arg_value>",
 }
-XML_VALUE_ENDS = {"qwen_coder": r"\n?</parameter>", "glm": "</arg_value>"}
+XML_VALUE_ENDS = {
+    "qwen_coder": r"\n?</parameter>|\n(?=<parameter=[^<>\n]+>\n)|\n?(?=</function>\s*</tool_call>)",
+    "glm": r"</arg_value>|\n?(?=<arg_key>[^<>\n]+</arg_key>\s*<arg_value>)",
+}
 XML_CLOSINGS = {"qwen_coder": "</function>", "glm": ""}
-MARKERS = {"hermes": ("<tool_call>", ("}", "]", "</tool_call>")), "mistral": ("[TOOL_CALLS]", ("]",))}
+MARKERS = {"hermes": ("<tool_call>", ("}", "]", "```", "</tool_call>")), "mistral": ("[TOOL_CALLS]", ("]",))}
 
 
 class Parsed(NamedTuple):
@@ -42,16 +53,31 @@ def parse(text: str, tool_calls: str, reasoning: str, in_reasoning: bool) -> Par
         if begins or in_reasoning:
             inner = text if in_reasoning else begun.removeprefix("<think>")
             inner = inner.lstrip()
-            thought, marker, text = inner.partition("</think>")
-            thought, text = (shortened(thought), text.lstrip()) if marker else (thought, "")
+            at, end = reasoning_end(inner, tool_calls)
+            is_over = end <= len(inner)
+            thought, text = (shortened(inner[:at]), inner[end:].lstrip()) if is_over else (inner, "")
     parts: list[tuple[str, ...]] = []
     if tool_calls == "llama":
-        text = calls_at(text, tool_calls, parts)
+        tag = re.match(r"\s*<\|python_tag\|>", text)
+        after = calls_at(text[tag.end() :] if tag else text, tool_calls, parts)
+        text = after.lstrip().removeprefix("]").lstrip() if parts else text
     elif tool_calls in XML_HEADS:
         text = elements(text, tool_calls, parts)
     elif tool_calls:
         text = marked(text, tool_calls, parts)
     return Parsed(thought, joined([*parts, ("text", text)]))
+
+
+def reasoning_end(text: str, kind: str) -> tuple[int, int]:
+    """Return where the reasoning ends, and where the answer begins, beyond the text if it does not."""
+    for found in re.finditer("</think>|<tool_call>", text):
+        if found[0] == "</think>":
+            return found.span()
+        head = re.match(CALL_HEAD, text[found.end() :][:HEAD])
+        is_last = "</think>" not in text[found.end() :][:HELD]
+        if is_last and kind in MARKED and head and any(name in TOOLS for name in head.groups()):
+            return found.start(), found.start()
+    return len(text), len(text) + 1
 
 
 def marked(text: str, kind: str, parts: list[tuple[str, ...]]) -> str:
@@ -60,13 +86,21 @@ def marked(text: str, kind: str, parts: list[tuple[str, ...]]) -> str:
     while begin in text:
         before, _, after = text.partition(begin)
         known = len(parts)
+        named = re.match(NAMED, after[:HEAD]) if kind == "mistral" else None
+        if named is not None and (named[2] or named[1] in TOOLS):
+            end = balanced(after, named.end(), [])
+            parts += [("text", shortened(before)), ("call", named[1], escaped(after[named.end() : end]))]
+            text = after[end:].lstrip()
+            continue
+        fence = re.match(r"\s*```\w*", after[:HEAD]) if kind == "hermes" else None
+        after = after[fence.end() :] if fence else after
         text = calls_at(after, kind, parts)
         head = re.match(XML_HEADS["qwen_coder"], after[:HEAD]) if kind == "hermes" else None
         if len(parts) == known and head is not None and head[1] in TOOLS:
             call, text = element(head[1], after[head.end() :], "qwen_coder")
             parts.append(call)
         if len(parts) == known:
-            parts.append(("text", before + begin))
+            parts.append(("text", before + begin + (fence[0] if fence else "")))
             text = after
             continue
         parts.insert(known, ("text", shortened(before)))
@@ -97,13 +131,17 @@ def elements(text: str, kind: str, parts: list[tuple[str, ...]]) -> str:
 
 def element(name: str, text: str, kind: str) -> tuple[tuple[str, str, str], str]:
     """Return the call of `name` whose arguments `text` begins with, and what follows."""
+    if text.lstrip().startswith("{"):
+        text = text.lstrip()
+        end = balanced(text, 0, [])
+        return ("call", name, escaped(text[:end])), text[end:].lstrip().removeprefix(XML_CLOSINGS[kind])
     written: list[str] = []
     is_whole = True
     while is_whole and (key := re.match(XML_KEYS[kind], text[:HEAD])):
         value = text[key.end() :]
-        end = re.search(XML_VALUE_ENDS[kind], value)
-        is_whole = end is not None
-        value, text = (value[: end.start()], value[end.end() :]) if end else (value, "")
+        found = re.search(XML_VALUE_ENDS[kind], value)
+        is_whole = found is not None
+        value, text = (value[: found.start()], value[found.end() :]) if found else (value, "")
         written.append(f"{json.dumps(key[1], ensure_ascii=False)}: ")
         if key[1] != "number":
             written[-1] += json.dumps(value, ensure_ascii=False)[: None if is_whole else -1]
@@ -145,7 +183,7 @@ def loose_at(text: str, begin: int) -> tuple[tuple[str, str, str], int] | None:
         return None
     end = balanced(text, begin, [])
     try:
-        value = json.loads(text[begin:end])
+        value = value_of(text[begin:end])
         function = value["function"] if isinstance(value.get("function"), dict) else value
         name = function["name"] if "name" in function else function["function"]
         named = [key for key in ARGUMENTS if key in function]
@@ -153,13 +191,21 @@ def loose_at(text: str, begin: int) -> tuple[tuple[str, str, str], int] | None:
             return None
         arguments = function[named[0]] if named else None
         if isinstance(arguments, str):
-            arguments = json.loads(arguments) if arguments.strip() else None
-    except (ValueError, KeyError):
+            arguments = value_of(arguments) if arguments.strip() else None
+    except (ValueError, KeyError, SyntaxError, TypeError):
         return None
-    arguments = {} if arguments is None else arguments
+    arguments = {} if arguments in (None, []) else arguments
     if not isinstance(name, str) or name not in TOOLS or not isinstance(arguments, dict):
         return None
     return ("call", name, json.dumps(arguments, ensure_ascii=False)), end
+
+
+def value_of(text: str) -> Any:
+    """Return the value of JSON, or of a literal of Python."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return json.loads(json.dumps(ast.literal_eval(text.strip()), allow_nan=False))
 
 
 def escaped(arguments: str) -> str:
