@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 from fairlead.errors import InvalidRequest
-from fairlead.output.mistral import BEGIN as MISTRAL_CALLS
+from fairlead.output import mistral
 from fairlead.output.response_template import ResponseTemplate
 from local_worker.call_grammar import call_grammar
 from local_worker.chat_renderer import ChatRenderer
@@ -254,7 +254,7 @@ class HuggingFaceTokenizer:
     def _marker_token(self) -> int | None:
         """The special token that begins calls; None if the tokenizer has none."""
         special = self._tokenizer.added_tokens_decoder.items()
-        return next((token for token, entry in special if entry.special and str(entry) == MISTRAL_CALLS), None)
+        return next((token for token, entry in special if entry.special and str(entry) == mistral.BEGIN), None)
 
     @cached_property
     def _hidden(self) -> frozenset[int]:
@@ -266,7 +266,7 @@ class HuggingFaceTokenizer:
 
     def _tells_parts(self, mark: str) -> bool:
         template = self._response_template
-        return mark == MISTRAL_CALLS or (template != "" and ResponseTemplate.parse(template).needs(mark))
+        return mark in mistral.MARKS or (template != "" and ResponseTemplate.parse(template).needs(mark))
 
     def vocabulary(self) -> Vocabulary:
         """See DecodingTokenizer; llguidance has a tokenizer of its own, made of the same files."""

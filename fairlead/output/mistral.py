@@ -12,6 +12,7 @@ from fairlead.output.pattern import Pattern
 from fairlead.output.source import Grammar, Source, expect, skip, skip_space, text_before
 
 BEGIN = "[TOOL_CALLS]"
+MARKS = (BEGIN, "[CALL_ID]", "[ARGS]")
 _NAMED = Pattern(r"\s*([\w.\-]+)\s*(?:\[CALL_ID\]\s*\w*\s*)?(\[ARGS\])?\s*(?=\{)")
 _LEAD = re.compile(r"[\s\[,]*")
 

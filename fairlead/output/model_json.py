@@ -2,6 +2,7 @@
 
 import ast
 import json
+import math
 import re
 import warnings
 from typing import Any
@@ -18,12 +19,20 @@ def read_json(text: str) -> Any:
     too deeply.
     """
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_float=_finite, parse_constant=_finite)
     except ValueError:
         return _read_python(text)
     if "\\u" not in text:
         return value
     return json.loads(_HALF.sub("\ufffd", json.dumps(value, ensure_ascii=False)))
+
+
+def _finite(text: str) -> float:
+    """Return the number, which JSON can have; raises ValueError for NaN, an infinity and what is as large."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text!r} is no number of JSON")
+    return number
 
 
 def _read_python(text: str) -> Any:

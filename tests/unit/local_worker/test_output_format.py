@@ -42,6 +42,11 @@ MISTRAL = """
 {%- if call.id|length != 9 %}{{ raise_exception("ids have nine characters") }}{% endif %}
 {{- {"name": call.function.name, "arguments": call.function.arguments, "id": call.id} | tojson }}
 {%- if not loop.last %}, {% endif %}{% endfor %}]<end>{% endif %}{% endfor %}"""
+NAMED = """
+{%- for m in messages %}{% if m.role == "user" %}[INST]{{ m.content }}[/INST]{% else %}
+{%- for call in m.tool_calls or [] %}
+{{- "[TOOL_CALLS]" + call.function.name + "[ARGS]" + call.function.arguments | tojson }}{% endfor %}<end>{% endif %}
+{%- endfor %}"""
 CODER = HERMES.replace(
     '{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}',
     "<function={{ call.function.name }}>{% for name, value in call.function.arguments | items %}\n"
@@ -62,7 +67,7 @@ def tokenizer(template: str, shipped: object = None) -> HuggingFaceTokenizer:
     characters = [chr(code) for code in range(128)]
     backend = Backend(models.BPE({character: index for index, character in enumerate(characters)}, []))
     backend.decoder = decoders.Fuse()
-    backend.add_special_tokens(["<end>", "[TOOL_CALLS]"])
+    backend.add_special_tokens(["<end>", "[TOOL_CALLS]", "[ARGS]"])
     backend.add_tokens([AddedToken("<tool_call>", normalized=False)])
     made: Any = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<end>")
     made.chat_template = template
@@ -76,6 +81,7 @@ def tokenizer(template: str, shipped: object = None) -> HuggingFaceTokenizer:
         (HERMES, OutputFormat("hermes", argument_types=TYPES)),
         (LLAMA, OutputFormat("llama", argument_types=TYPES)),
         (MISTRAL, OutputFormat("mistral", argument_types=TYPES)),
+        (NAMED, OutputFormat("mistral", argument_types=TYPES)),
         (CODER, OutputFormat("qwen_coder", argument_types=TYPES)),
         (GLM, OutputFormat("glm", argument_types=TYPES)),
         (THINKING, OutputFormat("hermes", "think", in_reasoning=True, argument_types=TYPES)),
@@ -104,11 +110,11 @@ def test_the_template_is_given_tools_calls_and_results() -> None:
     assert named.decode(named.encode_chat(ANSWERED).ids).startswith("weather 123456789")
 
 
-def test_the_token_that_begins_mistrals_calls_is_text_and_other_special_ones_are_not() -> None:
+def test_the_tokens_that_mark_mistrals_calls_are_text_and_other_special_ones_are_not() -> None:
     made = tokenizer(MISTRAL)
     decoder = made.decoder()
-    ids = made.encode('[TOOL_CALLS] [{"name"<end>')
-    assert "".join(map(decoder.push, ids)) == '[TOOL_CALLS] [{"name"'
+    ids = made.encode('[TOOL_CALLS] [{"name"[TOOL_CALLS]a[ARGS]{<end>')
+    assert "".join(map(decoder.push, ids)) == '[TOOL_CALLS] [{"name"[TOOL_CALLS]a[ARGS]{'
 
 
 def test_the_fake_engine_writes_calls_as_hermes() -> None:

@@ -88,9 +88,9 @@ def marked(text: str, kind: str, parts: list[tuple[str, ...]]) -> str:
         known = len(parts)
         named = re.match(NAMED, after[:HEAD]) if kind == "mistral" else None
         if named is not None and (named[2] or named[1] in TOOLS):
-            end = balanced(after, named.end(), [])
-            parts += [("text", shortened(before)), ("call", named[1], escaped(after[named.end() : end]))]
-            text = after[end:].lstrip()
+            closed = balanced(after, named.end(), [])
+            parts += [("text", shortened(before)), ("call", named[1], escaped(after[named.end() : closed]))]
+            text = after[closed:].lstrip()
             continue
         fence = re.match(r"\s*```\w*", after[:HEAD]) if kind == "hermes" else None
         after = after[fence.end() :] if fence else after
