@@ -57,7 +57,9 @@ def number(value: object, name: str) -> float:
 
 
 def whole(value: object, name: str, least: int, most: int) -> int:
-    """Return `value` as an integer; raises ValueError when it is not from `least` to `most`."""
+    """Return `value`, which may be written as 1.0, as an integer; raises ValueError unless from `least` to `most`."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{name}: {shown(value)} is not a whole number")
     if not least <= value <= most:

@@ -33,7 +33,7 @@ class RequestFile:
 
     def __iter__(self) -> Iterator[BatchRequest]:
         """Iterate over the requests; raise InvalidRequest, which names the line, for one that is none."""
-        with self._path.open(encoding="utf-8") as lines:
+        with self._path.open(encoding="utf-8-sig") as lines:
             for number, line in enumerate(lines, 1):
                 if not line.isspace():
                     try:

@@ -1,5 +1,6 @@
 """`fairlead batch run`: on a real stack with the fake engine, killed at random, and against a gateway that refuses."""
 
+import codecs
 import json
 import os
 import random
@@ -176,6 +177,12 @@ def test_a_file_that_is_no_batch_is_refused_before_anything_is_sent(bad: str, re
     assert done.returncode == 1
     assert reason in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_a_file_may_begin_with_a_mark_of_the_byte_order_and_have_lines_of_windows(tmp_path: Path) -> None:
+    requests = tmp_path / "requests.jsonl"
+    requests.write_bytes(codecs.BOM_UTF8 + f"{json.dumps(line('a'))}\r\n\r\n{json.dumps(line('b'))}".encode())
+    assert [request.custom_id for request in RequestFile(requests)] == ["a", "b"]
 
 
 def test_one_run_at_a_time_writes_a_file(tmp_path: Path) -> None:

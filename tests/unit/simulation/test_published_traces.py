@@ -34,7 +34,8 @@ def seen(rows: list[TraceRow]) -> list[tuple[float, int, int]]:
 
 
 def test_mooncakes_trace_is_in_milliseconds_and_blocks_of_512(tmp_path: Path) -> None:
-    path = lines(tmp_path / "trace.jsonl", MOONCAKE, {**MOONCAKE, "timestamp": 3500, "hash_ids": [4, 5, 9]})
+    later = {**MOONCAKE, "timestamp": 3500, "input_length": 1030.0, "hash_ids": [4, 5, 9]}  # as pandas writes numbers
+    path = lines(tmp_path / "trace.jsonl", MOONCAKE, later)
     rows = TraceWorkload(path).rows()
     assert seen(rows) == [(0.0, 1030, 7), (0.5, 1030, 7)]
     one, other = (call.prompt for call in TraceReplay(rows).first())

@@ -85,7 +85,7 @@ def test_an_argument_that_is_not_closed_ends_before_the_next_one(name: str, text
     "text", ["[1, 2]", "<|python_tag|>print(1)", '[{"name": "weather"', "[TOOL_CALLS]none{x}", "```"]
 )
 @pytest.mark.parametrize("name", FORMATS)
-def test_what_only_looks_like_the_beginning_of_a_call_stays_text(name: str, text: str) -> None:
+def test_text_that_only_looks_like_the_beginning_of_a_call_stays_text(name: str, text: str) -> None:
     assert parsed([*text], name).parts == parsed([text], name).parts == [("text", text)]
 
 
