@@ -73,7 +73,7 @@ def call_of(value: Any, offered: Collection[str] | None) -> tuple[str, str] | No
         return None
     function = value["function"] if isinstance(value.get("function"), dict) else value
     name = function.get("name", function.get("function"))
-    if not isinstance(name, str) or (offered is not None and name not in offered):
+    if not isinstance(name, str) or not name or (offered is not None and name not in offered):
         return None
     key = next((key for key in ARGUMENTS if key in function), None)
     if key is None and not function.keys() <= NO_ARGUMENTS:  # what else there is would be lost

@@ -129,7 +129,7 @@ def _functions(value: Any, types: ArgumentTypes) -> Iterator[tuple[str, str]]:
     for call in value if isinstance(value, list) else [value]:
         function = call.get("function", call)
         name = function["name"]
-        if not isinstance(name, str):
+        if not isinstance(name, str) or not name:
             raise TypeError(name)
         arguments = function.get("arguments") if name in types else function["arguments"]
         arguments = {} if arguments is None else arguments

@@ -129,9 +129,9 @@ class HttpApplication:
         return self._models.all() if path == MODELS else self._models.one(name)
 
     def _stored_response(self, request: HttpRequest, response_id: str) -> bytes:
+        _check_method(request, "GET", "DELETE")
         if request.method == "DELETE":
             return self._responses.delete(response_id, request.credentials)
-        _check_method(request, "GET")
         return self._responses.retrieve(response_id, request.credentials)
 
     def _index(self) -> bytes:
@@ -149,7 +149,7 @@ class HttpApplication:
 
 def _check_method(request: HttpRequest, *methods: str) -> None:
     if request.method not in methods:
-        raise MethodNotAllowed(f"{request.path[:128]} is for {' and '.join(methods)}, got {request.method}")
+        raise MethodNotAllowed(request.path, methods, request.method)
 
 
 async def _refuse(request: HttpRequest, error: FairleadError, request_id: str) -> None:

@@ -8,7 +8,7 @@ import msgspec
 from fairlead.errors import InvalidRequest
 from fairlead.prompt import as_template_kwargs
 from fairlead.v1 import common_pb2
-from gateway.http.content import TEXTS, Content, media_in, result_text, text_of
+from gateway.http.content import TEXTS, content_of, media_in, result_text, text_of
 from gateway.http.tools import custom_arguments
 from gateway.http.wishes import Wish, ask
 from gateway.json_shape import check_shape
@@ -39,29 +39,28 @@ class CalledCustomTool(msgspec.Struct):
 
 
 class MadeCall(msgspec.Struct):
-    """A call that an assistant's message makes."""
+    """A call that an assistant's message makes; its type is ignored, which programs lose that join it from a stream."""
 
     function: CalledFunction | None = None
     custom: CalledCustomTool | None = None
     id: str | None = None
-    type: str | None = None
 
     def as_call(self, place: str) -> common_pb2.ToolCall:
         """Return the call; raises InvalidRequest, which names the field below `place`."""
         function, custom = self.function, self.custom
-        if self.type in (None, "function") and function is not None:
+        if function is not None:
             return common_pb2.ToolCall(id=self.id, name=function.name, arguments=arguments_text(function.arguments))
-        if self.type == "custom" and custom is not None:
+        if custom is not None:
             arguments = custom_arguments(arguments_text(custom.input))
             return common_pb2.ToolCall(id=self.id, name=custom.name, arguments=arguments)
-        raise InvalidRequest("a call needs a type 'function' or 'custom', and the field of that name", place)
+        raise InvalidRequest("a call needs the field 'function' or 'custom'", place)
 
 
 class Message(msgspec.Struct):
     """A message of the conversation; its author's name and earlier reasoning are ignored."""
 
     role: str
-    content: Content = None
+    content: Any = None  # of a tool anything
     tool_calls: list[MadeCall] | None = None
     tool_call_id: str | None = None
     function_call: Any = None
@@ -80,13 +79,13 @@ class Message(msgspec.Struct):
     @property
     def left_out_parts(self) -> Iterator[int]:
         """The numbers of the parts of a tool's result of which the model is told no more than the type."""
-        return media_in(msgspec.to_builtins(self.content)) if self.role == "tool" else iter(())
+        return media_in(self.content) if self.role == "tool" else iter(())
 
     def text(self, place: str) -> str:
         """Return the message's text; raises InvalidRequest for what is not text, but in the result of a tool."""
         if self.role == "tool":
-            return result_text(msgspec.to_builtins(self.content))
-        return text_of(self.content, f"{place}.content", TEXTS)
+            return result_text(self.content)
+        return text_of(content_of(self.content, f"{place}.content"), f"{place}.content", TEXTS)
 
 
 def chat_prompt(

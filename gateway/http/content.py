@@ -6,13 +6,14 @@ from typing import Annotated, Any
 import msgspec
 
 from fairlead.errors import InvalidRequest
+from gateway.http.mismatch import mismatch
 from gateway.validation import MAX_MESSAGES
 
 
 class Part(msgspec.Struct):
-    """A part of a message's content, or of a system prompt."""
+    """A part of a message's content, or of a system prompt; without a type it is a text."""
 
-    type: str
+    type: str = "text"
     text: str | None = None
     refusal: str | None = None
 
@@ -25,7 +26,18 @@ MEDIA = (
     *("audio", "input_audio", "video", "video_url"),
     *("document", "file", "input_file"),
 )
-Content = str | Annotated[list[Part], msgspec.Meta(max_length=MAX_MESSAGES)] | None
+Content = str | Annotated[list[Part | str], msgspec.Meta(max_length=MAX_MESSAGES)] | None
+
+
+def content_of(value: Any, place: str) -> Content:
+    """Return `value` as the content of a message; raises InvalidRequest, which names the part below `place`."""
+    try:
+        content: Content = msgspec.convert(value, Content)
+    except msgspec.ValidationError as error:
+        fault = mismatch(error, value)
+        message = fault.message.removeprefix(f"{fault.field}: ")
+        raise InvalidRequest(message, f"{place}{fault.field}") from None
+    return content
 
 
 def text_of(content: Content, place: str, types: tuple[str, ...] = ("text",)) -> str:
@@ -35,13 +47,14 @@ def text_of(content: Content, place: str, types: tuple[str, ...] = ("text",)) ->
     """
     if content is None or isinstance(content, str):
         return content or ""
-    for index, part in enumerate(content):
+    parts = [Part(text=part) if isinstance(part, str) else part for part in content]
+    for index, part in enumerate(parts):
         if part.type not in types and part.type not in REASONING:
             expected = " and ".join(map(repr, types))
             raise InvalidRequest(
                 f"only parts of type {expected} are supported, got {part.type[:32]!r}", f"{place}[{index}].type"
             )
-    return "\n".join(part.text or part.refusal or "" for part in content if part.type not in REASONING)
+    return "\n".join(part.text or part.refusal or "" for part in parts if part.type not in REASONING)
 
 
 def result_text(content: Any) -> str:

@@ -1,6 +1,6 @@
 """Errors over HTTP: one table of status codes, and the contents of an error's body in each API's form."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fairlead.errors import (
@@ -30,7 +30,11 @@ class UnknownEndpoint(InvalidRequest):
 
 
 class MethodNotAllowed(InvalidRequest):
-    """The path exists, for another method."""
+    """The path exists, for other methods."""
+
+    def __init__(self, path: str, methods: Sequence[str], got: str) -> None:
+        super().__init__(f"{path[:128]} is for {' and '.join(methods)}, got {got}")
+        self.methods = methods
 
 
 class BodyTooLarge(InvalidRequest):
@@ -114,7 +118,9 @@ def describe(error: FairleadError, names: Mapping[str, str]) -> tuple[str, str]:
 
 
 def error_headers(error: FairleadError) -> Headers:
-    """Return the headers that name the time until a retry, in whole seconds and in milliseconds."""
+    """Return the headers that name the time until a retry, in whole seconds and in milliseconds, or the methods."""
+    if isinstance(error, MethodNotAllowed):
+        return [(b"allow", ", ".join(error.methods).encode())]  # RFC 9110 §15.5.6
     if not isinstance(error, Retryable):
         return []
     milliseconds = round(error.retry_after * 1000)

@@ -55,7 +55,7 @@ HARMLESS: dict[str, tuple[Any, ...]] = {
     "suffix": ("",),
     "functions": ([],),
     "function_call": ("none", "auto"),
-    "modalities": (["text"],),
+    "modalities": (["text"], []),
     "documents": ([],),
     "allowed_token_ids": ([],),
     "bad_words": ([],),

@@ -7,7 +7,16 @@ import msgspec
 
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
-from gateway.http.tools import CHOICE, FunctionDefinition, TextRule, as_tool, custom_tool, tool_choice, tools_allowed
+from gateway.http.tools import (
+    CHOICE,
+    MODES,
+    FunctionDefinition,
+    TextRule,
+    as_tool,
+    custom_tool,
+    tool_choice,
+    tools_allowed,
+)
 from gateway.validation import MAX_TOOLS, check_count
 
 
@@ -75,7 +84,7 @@ class ResponseTools:
             case {"type": "function" | "custom", "name": str(name)} if name:
                 namespace = asked.get("namespace")
                 asked = {"type": "function", "name": self._full(namespace if isinstance(namespace, str) else "", name)}
-            case {"type": str(kind)} if kind not in ("function", "custom", CHOICE):
+            case {"type": str(kind)} if kind not in ("function", "custom", CHOICE, *MODES):
                 raise InvalidRequest(f"there is no tool of type {kind[:32]!r} here that could be called", "tool_choice")
         return tool_choice(asked, parallel)
 

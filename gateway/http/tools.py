@@ -11,6 +11,7 @@ from gateway.validation import MAX_TOOLS, check_count
 from serving.tool_arguments import arguments_object
 
 CHOICE = "allowed_tools"
+MODES = ("auto", "none", "required", "any")  # of a choice that names no tool; Mistral says any
 
 
 class Named(msgspec.Struct):
@@ -60,7 +61,7 @@ def tools_allowed(
 
     Raises InvalidRequest for a choice of a function that is not offered.
     """
-    if choice == "none":
+    if choice in ("none", {"type": "none"}):
         return []
     if (allowed := allowed_tools(choice)) is None:
         return offered
@@ -143,9 +144,9 @@ def tool_choice(choice: Any, parallel: bool | None) -> common_pb2.ToolChoice:
     single = parallel is False
     allowed = allowed_tools(choice)
     match choice if allowed is None else allowed.mode:
-        case None | "auto" | "none":
+        case None | "auto" | "none" | {"type": "auto" | "none"}:  # the latter as Anthropic's API has it
             return common_pb2.ToolChoice(single=single)
-        case "required" | "any":  # Mistral's word
+        case "required" | "any" | {"type": "required" | "any"}:
             return common_pb2.ToolChoice(required=True, single=single)
         case (
             {"type": "function" | "custom", "name": str(name)}

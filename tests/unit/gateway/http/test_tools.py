@@ -300,7 +300,7 @@ def tool(**function: object) -> dict[str, object]:
         ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice"),
         (said("user", tool_calls=[CALL]), "messages[0].tool_calls"),
         (said("user", tool_call_id="a"), "messages[0].tool_call_id"),
-        (said("assistant", tool_calls=[{**CALL, "type": "custom"}]), "messages[0].tool_calls[0]"),
+        (said("assistant", tool_calls=[{"id": "a", "type": "custom"}]), "messages[0].tool_calls[0]"),
         (said("assistant", function_call={"name": "f"}), "messages[0].function_call"),
     ],
 )
