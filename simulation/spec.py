@@ -100,10 +100,13 @@ class WorkerSpec:
 
     def make_batcher(self) -> Batcher:
         """Make a batcher with an empty queue, batch and cache."""
-        cache = PrefixCache(self.kv_tokens // self.block_tokens, self.block_tokens, self.strict_paper)
         policy = ClassedPolicy(self._policies[self.policy], self._policy_config())
-        queue = RequestQueue(policy, cache, self.make_cost(), self.limits)
+        queue = RequestQueue(policy, self.make_cache(), self.make_cost(), self.limits)
         return Batcher(queue, [EOS], self.decode_run)
+
+    def make_cache(self) -> PrefixCache:
+        """Make an empty cache."""
+        return PrefixCache(self.kv_tokens // self.block_tokens, self.block_tokens, self.strict_paper)
 
     @property
     def limits(self) -> BatchLimits:

@@ -10,18 +10,14 @@ all different. Each row is one simulation of one GPU.
 import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from dataclasses import fields as fields_of
 from pathlib import Path
 from random import Random
 
 from lab.bench.machine import commit
-from local_worker.core.batcher import Batcher
-from local_worker.core.prefix_cache import PrefixCache
-from local_worker.core.queue import RequestQueue
+from lab.reproduction.systems import least_recently_used
 from serving.statistics import percentile
-from simulation.prompts import EOS
 from simulation.run import Scenario, SimulationRun
-from simulation.spec import SERVED, ClusterSpec, WorkerSpec
+from simulation.spec import SERVED, ClusterSpec
 from simulation.trace_replay import TraceReplay
 from simulation.trace_rows import TraceRow
 from simulation.traces import read
@@ -42,15 +38,6 @@ MOST_TOKENS = 32_000  # of a prompt
 FLOOD_SECONDS = 400.0
 FLOODS = {"nobody": (0.0, 0), "4 x 2,000 tokens/s": (4.0, 2_000), "1 x 8,000 tokens/s": (1.0, 8_000)}
 WORKER = replace(SERVED, kv_tokens=200_000, block_tokens=64)
-
-
-class UnfairWorker(WorkerSpec):
-    """A worker whose cache evicts what was used longest ago, whoever has used it."""
-
-    def make_batcher(self) -> Batcher:
-        """See WorkerSpec."""
-        cache = PrefixCache(self.kv_tokens // self.block_tokens, self.block_tokens, strict_paper=True)
-        return Batcher(RequestQueue(self.make_policy(), cache, self.make_cost(), self.limits), [EOS])
 
 
 @dataclass(frozen=True)
@@ -115,11 +102,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m lab.bench.fair_cache", description=__doc__.partition("\n")[0])
     parser.add_argument("trace", type=Path)
     trace = parser.parse_args().trace
-    fields = {each.name: getattr(WORKER, each.name) for each in fields_of(WORKER)}
     print(f"simulated; commit {commit()}; {AGENTS} agents, KV cache of {WORKER.kv_tokens:,} tokens\n")
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
     for flood, (rate, tokens) in FLOODS.items():
-        for name, worker in (("used longest ago", UnfairWorker(**fields)), ("fair", WORKER)):
+        for name, worker in (("used longest ago", least_recently_used(WORKER)), ("fair", WORKER)):
             run = Scenario(ClusterSpec(worker=worker), Agents(trace, rate, tokens)).run()
             print(f"| {flood} | {name} | {row_of(run)} |", flush=True)
 

@@ -3,7 +3,7 @@
 `lab.reproduction.beyond` runs Figure 7.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
@@ -15,6 +15,7 @@ from lab.reproduction.dlpm_views import MIX, TREES, half_way_index, worst_respon
 from lab.reproduction.item import NOT_MEASURED, Finding, Item, Report
 from lab.reproduction.measures import fairness, mean_wait
 from lab.reproduction.programs import Programs
+from lab.reproduction.systems import least_recently_used
 from serving.cost import MICRO
 from simulation.measures import hit_rate, service_rate
 from simulation.run import Scenario, SimulationRun
@@ -25,9 +26,15 @@ SEEDS = (1,)
 HEADER = ("case", "system", "seed", "service/s", "Jain index", "hit rate", "end s", "gap")
 FRONTIER = "DLPM: throughput comparable to LPM, fairness close to VTC"
 WHAT_IS_OFFERED = (
-    "DLPM and DoubleQ also as the project offers them: a request waits while a running one computes its prefix, what "
-    "waits is evicted last, prompts are divided into slices, and DoubleQ leaves a long queue. Least delay has this "
-    "DLPM in its workers; on one GPU the route has no effect"
+    "DLPM and DoubleQ also as the project offers them: prompts are divided into slices, a request waits while a "
+    "running one computes its prefix, each client has its part of the KV cache, what waits is evicted last, and "
+    "DoubleQ leaves a long queue. With the cache as printed, what was used longest ago is evicted, whoever has used "
+    "it. Least delay has this DLPM in its workers; on one GPU the route has no effect"
+)
+CACHE_AS_PRINTED = ", cache as printed"
+WHAT_PARTS_DO = (
+    "who is beyond its part evicts its own pages, and its next request waits until one of its own ends, so that fewer "
+    "run at a time"
 )
 SCALES = "DLPM comparable to LPM, VTC below"
 
@@ -72,21 +79,27 @@ def offered(printed: ClusterSpec) -> ClusterSpec:
     return replace(printed, worker=replace(printed.worker, strict_paper=False), route_strict_paper=False)
 
 
+def _cached_as_printed(pool: ClusterSpec) -> ClusterSpec:
+    return replace(pool, worker=least_recently_used(pool.worker))
+
+
 def _alone(client_quantum: int) -> dict[str, ClusterSpec]:
     """Return the systems of one GPU, where the route has no effect."""
     printed = system("DoubleQ", 1, A10G, client_quantum=client_quantum)
     others = {name: system(scheduler, 1, A10G) for name, scheduler in ONE_GPU.items() if name != "DLPM"}
-    return {"DLPM as printed": printed, "DLPM": offered(printed), **others}
+    ours = offered(printed)
+    return {"DLPM as printed": printed, "DLPM": ours, f"DLPM{CACHE_AS_PRINTED}": _cached_as_printed(ours), **others}
 
 
 def _routed(workers: int, worker_quanta: Mapping[str, int]) -> dict[str, ClusterSpec]:
     """Return the systems of several GPUs; the keys of `worker_quanta` are added to DoubleQ's name."""
     printed = {name: system("DoubleQ", workers, A10G, worker_quantum=each) for name, each in worker_quanta.items()}
-    ours = offered(system("DoubleQ", workers, A10G))
+    ours = replace(offered(system("DoubleQ", workers, A10G)), route="least-delay")
     return {
         **{f"DoubleQ as printed{name}": spec for name, spec in printed.items()},
         **{f"DoubleQ{name}": offered(spec) for name, spec in printed.items()},
-        "least delay": replace(ours, route="least-delay"),
+        "least delay": ours,
+        f"least delay{CACHE_AS_PRINTED}": _cached_as_printed(ours),
         **{name: system(name, workers, A10G) for name in OTHERS},
     }
 
@@ -139,9 +152,21 @@ def _read(settings: Mapping[str, Setting], runs: Runs) -> Report:
             means = {each: fmean(map(measure.of, of_seeds)) for each, of_seeds in found.items()}
             text = "; ".join(f"{each} {mean:,.{measure.digits}f}" for each, mean in means.items())
             findings.append(Finding(f"{name}: {measure.name}", paper, text, because=NOT_MEASURED))
+        findings.append(Finding(f"{name}: what parts of the cache change", "-", _change(found), because=WHAT_PARTS_DO))
         services = [fmean(map(service_rate, of_seeds)) for of_seeds in found.values()]
         charts.append(bars(name, "service units/s", list(found), {"service": services}))
     return Report(rows, charts, findings)
+
+
+def _change(found: Mapping[str, Sequence[SimulationRun]]) -> str:
+    """Return the measures of the system that is also there with the cache as printed, in place of those with it."""
+    ours = next(each for each in found if f"{each}{CACHE_AS_PRINTED}" in found)
+    pair = found[f"{ours}{CACHE_AS_PRINTED}"], found[ours]
+    service, index, hits = ([fmean(map(of, runs)) for runs in pair] for of in (service_rate, fairness, hit_rate))
+    return (
+        f"{ours}: {service[1] / service[0] - 1:+.1%} service; a hit rate of {hits[1]:.2f} in place of {hits[0]:.2f}; "
+        f"Jain's index of service rates {index[1]:.2f} in place of {index[0]:.2f}"
+    )
 
 
 def _row(run: SimulationRun) -> tuple[float, ...]:

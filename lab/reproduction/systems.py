@@ -1,7 +1,7 @@
 """The systems that the papers measured: their policies, costs and batching where they differ from this project's."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from lab.reproduction import slora_policies
@@ -44,6 +44,20 @@ class MeasuredWorker(WorkerSpec):
     def make_cost(self) -> Cost:
         """Return a measured system's cost, or one that every worker has; raises ValueError with the reason."""
         return COSTS[self.cost]() if self.cost in COSTS else WorkerSpec.make_cost(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LruWorker(MeasuredWorker):
+    """A worker whose cache evicts what was used longest ago, whoever has used it and whatever waits."""
+
+    def make_cache(self) -> PrefixCache:
+        """See WorkerSpec."""
+        return PrefixCache(self.kv_tokens // self.block_tokens, self.block_tokens, strict_paper=True)
+
+
+def least_recently_used(worker: WorkerSpec) -> LruWorker:
+    """Return `worker` with a cache that evicts what was used longest ago."""
+    return LruWorker(**{each.name: getattr(worker, each.name) for each in fields(worker)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

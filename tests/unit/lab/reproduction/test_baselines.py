@@ -4,8 +4,12 @@ from global_scheduler.core.outstanding_table import OutstandingTable
 from global_scheduler.core.policies import Candidates
 from global_scheduler.core.policies.base import RoutePolicyConfig, RouteRequest
 from lab.reproduction.baselines import MOST_SORTED, PrebleFixed, SglangLpm
+from lab.reproduction.programs import Programs, Reading, Sender
+from lab.reproduction.systems import least_recently_used
 from serving.cost import WeightedTokens
 from simulation.baselines import Preble
+from simulation.run import Scenario
+from simulation.spec import ClusterSpec, WorkerSpec
 from tests.unit.local_worker.core.test_policies import CONFIG, Driver
 
 CACHED = 16
@@ -39,3 +43,15 @@ def test_a_match_is_never_left_however_long_its_queue() -> None:
     assert Preble(config).select(request, matched) == 1
     half = Candidates([(0b11, 0), (0b01, 50)], block_tokens=1, waiting=0b01, queues=queues)
     assert PrebleFixed(config).select(request, half) == 1
+
+
+def test_a_cache_as_printed_lets_a_flood_evict_what_another_client_needs() -> None:
+    quiet, flood = Reading(documents=1, document_tokens=640), Reading(documents=10_000, document_tokens=640)
+    workload = Programs((Sender("quiet", quiet, 0.1), Sender("flood", flood, 4.0)), seconds=100.0)
+    fair = WorkerSpec(kv_tokens=6_400)
+    found = {}
+    for worker in (fair, least_recently_used(fair)):
+        run = Scenario(ClusterSpec(worker=worker), workload).run()
+        found[worker] = [call.cached_tokens for call in run.of("quiet")][1:]
+    assert set(found[fair]) == {640}, "the document stays within the client's part"
+    assert 0 in found[least_recently_used(fair)]
