@@ -20,6 +20,7 @@ PARTS = "strings, lists, objects and elements"
 MAX_TOKEN = 1024  # bytes of an interaction's token; valid ones are far shorter
 MAX_MESSAGES = 10_000  # messages of a chat; a request would have room for millions of empty ones
 MAX_TOOLS = 128
+MAX_CALLED = MAX_SPELLING  # characters of the name in an earlier call: a model that errs may go on
 MAX_TOOL_CALLS = 10_000  # of all messages of a chat
 TOOLS = "prompt.chat.tools"
 CHOICE = "prompt.chat.tool_choice"
@@ -199,7 +200,7 @@ def check_count(count: int, most: int, what: str, field: str) -> None:
 def check_tools(chat: common_pb2.Chat) -> None:
     """Raise InvalidRequest for names that are missing or too long, and for calls out of place."""
     for index, tool in enumerate(chat.tools):
-        _check_name(tool.name, f"{TOOLS}[{index}].name")
+        check_name(tool.name, f"{TOOLS}[{index}].name")
     _check_choice(chat)
     for index, message in enumerate(chat.messages):
         field = f"prompt.chat.messages[{index}]"
@@ -210,7 +211,7 @@ def check_tools(chat: common_pb2.Chat) -> None:
         if message.tool_call_id and message.role != "tool":
             raise InvalidRequest(f"only a tool's message has it, got {message.role!r}", f"{field}.tool_call_id")
         for number, call in enumerate(message.tool_calls):
-            _check_name(call.name, f"{field}.tool_calls[{number}].name", MAX_SPELLING)  # a model that errs may go on
+            check_name(call.name, f"{field}.tool_calls[{number}].name", MAX_CALLED)
 
 
 def check_rendered(chat: common_pb2.Chat, encoded: worker_pb2.EncodeResponse) -> None:
@@ -245,7 +246,8 @@ def _check_choice(chat: common_pb2.Chat) -> None:
         raise InvalidRequest(f"must name one of the tools, got {name[:MAX_NAME]!r}", CHOICE)
 
 
-def _check_name(name: str, field: str, most: int = MAX_NAME) -> None:
+def check_name(name: str, field: str, most: int = MAX_NAME) -> None:
+    """Raise InvalidRequest, which names `field`, for the name of a tool that is missing or too long."""
     if not 0 < len(name) <= most:
         raise InvalidRequest(f"must have 1 to {most} characters, got {len(name)}", field)
 

@@ -81,6 +81,10 @@ class ParsedRequest(Protocol):
     def body_type(self) -> type[msgspec.Struct]:
         """The type of the body; fields that it does not have are left out."""
 
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The names in the body of fields of the typed request that it names otherwise than its API usually does."""
+
     def generations(self) -> Sequence[Generation]:
         """Return the calls to make, at least one; raises InvalidRequest."""
 

@@ -9,7 +9,7 @@ from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
 from gateway.http.chat_prompt import arguments_text
 from gateway.http.content import media_in, result_text, text_in
-from gateway.validation import MAX_MESSAGES, MAX_TOOLS, check_count
+from gateway.validation import MAX_CALLED, MAX_MESSAGES, MAX_TOOLS, check_count, check_name
 
 OF_ASSISTANT = ("text", "tool_use", "compaction", "thinking", "redacted_thinking")
 EXPECTED = {"user": "'text' and 'tool_result'", "system": "'text'"}
@@ -65,6 +65,7 @@ class MessageBlocks(msgspec.Struct):
                 case _, "text":
                     texts.append(block.text or "")
                 case "assistant", "tool_use":
+                    check_name(block.name or "", f"{place}[{index}].name", MAX_CALLED)
                     arguments = arguments_text(block.input)
                     calls.append(common_pb2.ToolCall(id=block.id, name=block.name, arguments=arguments))
                 case "assistant", "compaction":
@@ -117,7 +118,7 @@ def tools_of(tools: Sequence[ToolSchema] | None, choice: ToolChoice | None) -> l
     check_count(len(tools or ()), MAX_TOOLS, "tools", "tools")
     if choice is not None and choice.type == "none":
         return []
-    return [_tool(tool) for tool in tools or () if not tool.is_left_out]
+    return [_tool(tool, f"tools[{index}]") for index, tool in enumerate(tools or ()) if not tool.is_left_out]
 
 
 def left_out_tools(tools: Sequence[ToolSchema] | None) -> list[str]:
@@ -145,6 +146,7 @@ def choice_of(tools: Sequence[ToolSchema] | None, choice: ToolChoice | None) -> 
     )
 
 
-def _tool(tool: ToolSchema) -> common_pb2.Tool:
+def _tool(tool: ToolSchema, place: str) -> common_pb2.Tool:
+    check_name(tool.name or "", f"{place}.name")
     parameters = msgspec.json.encode(tool.input_schema or {}).decode()
     return common_pb2.Tool(name=tool.name, description=tool.description, parameters=parameters, strict=tool.strict)

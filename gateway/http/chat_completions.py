@@ -54,6 +54,14 @@ class ChatCompletionRequest(Parameters, kw_only=True):
         """The format of the message, if it has one. An output that has to be a call has no message."""
         return None if needs_call(self._choice) else self.response_format
 
+    @property
+    def names(self) -> dict[str, str]:
+        """See ParsedRequest."""
+        names = super().names
+        return (
+            names if self.max_completion_tokens is None else {**names, "sampling.max_tokens": "max_completion_tokens"}
+        )
+
     def generations(self) -> Sequence[Generation]:
         """See ParsedRequest."""
         sampling = self.sampling()

@@ -12,7 +12,14 @@ from gateway.http.content import TEXTS, content_of, media_in, result_text, text_
 from gateway.http.tools import custom_arguments
 from gateway.http.wishes import Wish, ask
 from gateway.json_shape import check_shape
-from gateway.validation import MAX_TEMPLATE_BYTES, MAX_TEMPLATE_DEPTH, MAX_TOOL_CALLS, check_count
+from gateway.validation import (
+    MAX_CALLED,
+    MAX_TEMPLATE_BYTES,
+    MAX_TEMPLATE_DEPTH,
+    MAX_TOOL_CALLS,
+    check_count,
+    check_name,
+)
 
 ROLES = {"developer": "system"}  # another name for it
 
@@ -49,8 +56,10 @@ class MadeCall(msgspec.Struct):
         """Return the call; raises InvalidRequest, which names the field below `place`."""
         function, custom = self.function, self.custom
         if function is not None:
+            check_name(function.name, f"{place}.function.name", MAX_CALLED)
             return common_pb2.ToolCall(id=self.id, name=function.name, arguments=arguments_text(function.arguments))
         if custom is not None:
+            check_name(custom.name, f"{place}.custom.name", MAX_CALLED)
             arguments = custom_arguments(arguments_text(custom.input))
             return common_pb2.ToolCall(id=self.id, name=custom.name, arguments=arguments)
         raise InvalidRequest("a call needs the field 'function' or 'custom'", place)

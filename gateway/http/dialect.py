@@ -56,6 +56,9 @@ class Dialect(Protocol):
     def ping(self) -> bytes:
         """The bytes that are written into a stream to keep it alive."""
 
+    def renamed(self, names: Mapping[str, str]) -> "Dialect":
+        """Return the dialect with other names of some of the typed request's fields."""
+
     def status(self, error: FairleadError) -> int:
         """Return the HTTP status of `error`."""
 
@@ -73,6 +76,10 @@ class OpenAIDialect:
 
     def __init__(self, names: Mapping[str, str] = OPENAI_NAMES) -> None:
         self._names = names
+
+    def renamed(self, names: Mapping[str, str]) -> "OpenAIDialect":
+        """See Dialect."""
+        return OpenAIDialect({**self._names, **names})
 
     def status(self, error: FairleadError) -> int:
         """See Dialect."""
@@ -95,9 +102,16 @@ class OpenAIDialect:
 
 
 class AnthropicDialect:
-    """Errors as Anthropic's API has them; implements Dialect."""
+    """Errors as Anthropic's API has them; implements Dialect. `names` are those of the typed request's fields."""
 
     ping = named_event(b"ping", b'{"type":"ping"}')
+
+    def __init__(self, names: Mapping[str, str] = ANTHROPIC_NAMES) -> None:
+        self._names = names
+
+    def renamed(self, names: Mapping[str, str]) -> "AnthropicDialect":
+        """See Dialect."""
+        return AnthropicDialect({**self._names, **names})
 
     def status(self, error: FairleadError) -> int:
         """See Dialect."""
@@ -106,7 +120,7 @@ class AnthropicDialect:
 
     def error_body(self, error: FairleadError, request_id: str) -> bytes:
         """See Dialect."""
-        parameter, message = describe(error, ANTHROPIC_NAMES)
+        parameter, message = describe(error, self._names)
         if isinstance(error, TooLong) and parameter == "prompt":  # clients know it by these words
             message = f"prompt is too long: {message.removeprefix('prompt: ')}"
         described = {"type": ANTHROPIC_TYPES.get(self.status(error), "invalid_request_error"), "message": message}

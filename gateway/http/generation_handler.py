@@ -189,13 +189,14 @@ class GenerationHandler:
         """Read the request, and begin the calls that it asks for beside the first."""
         body = await self._request.body(self._bodies)
         self._calls[0].body_bytes = len(body)
-        asked = self._api(body)
+        asked = self._asked = self._api(body)
+        self._request.dialect = self._request.dialect.renamed(asked.names)
         if asked.stored_bytes:
             self._calls[0].body_bytes += asked.stored_bytes
             await self._bodies.turns.turn(self._request.payer, asked.stored_bytes)
         first, *others = asked.generations()
         request = self._call_request(asked, first)
-        self._asked, self._unknown = asked, [*islice(unknown_fields(body, asked.body_type), MOST)]
+        self._unknown = [*islice(unknown_fields(body, asked.body_type), MOST)]
         self._outputs = [CollectedOutput() for _ in range(1 + len(others))]
         if asked.is_streamed:
             self._timer = self._loop.call_later(PING_SECONDS, self._ping)

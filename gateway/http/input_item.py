@@ -11,6 +11,7 @@ from gateway.http.chat_prompt import ROLES, arguments_text
 from gateway.http.content import MEDIA, TEXTS, Content, media_in, result_text, text_of
 from gateway.http.response_tools import full_name
 from gateway.http.tools import custom_arguments
+from gateway.validation import MAX_CALLED, check_name
 
 COMPACTED = ("compaction", "compaction_summary", "context_compaction")  # conversations that OpenAI alone can read
 SAID = (*TEXTS, *MEDIA, *COMPACTED, "item_reference")  # what says something that the model would miss
@@ -88,9 +89,9 @@ class InputItem(msgspec.Struct, omit_defaults=True):
 
     def _as_call(self, place: str) -> common_pb2.ToolCall:
         name, arguments = self.name or "", arguments_text(self.arguments)
+        if self.kind in OF_CALLERS:
+            check_name(name, f"{place}.name", MAX_CALLED)
         match self.kind:
-            case kind if kind in OF_CALLERS and not name:
-                raise InvalidRequest("a call needs the name of a function", f"{place}.name")
             case "custom_tool_call":
                 arguments = custom_arguments(arguments_text(self.input))
             case "function_call":

@@ -163,6 +163,11 @@ class MessagesRequest(Conversation, kw_only=True):
         """See ParsedRequest."""
         return session_of(headers, named_by(self.metadata).session)
 
+    @property
+    def names(self) -> dict[str, str]:
+        """See ParsedRequest."""
+        return {} if self.output_format is None else {"sampling.json_schema": "output_format"}
+
     def generations(self) -> Sequence[Generation]:
         """See ParsedRequest."""
         sampling = self.parameters(self.max_tokens, self.stop_sequences)

@@ -7,7 +7,7 @@ import msgspec
 
 from gateway.core.session_tree import Session
 from gateway.http.sampling import Sampling
-from gateway.http.session import UserId, named_by, session_of
+from gateway.http.session import UserId, named_by, session_of, user_names
 
 
 class OpenAIRequest(Sampling, kw_only=True):
@@ -58,6 +58,11 @@ class OpenAIRequest(Sampling, kw_only=True):
         """See ParsedRequest."""
         key = self.prompt_cache_key
         return session_of(headers, self._named.session or (key if isinstance(key, str) else ""))
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """See ParsedRequest."""
+        return user_names(self.metadata, self.user, self.safety_identifier)
 
     @property
     def _named(self) -> UserId:

@@ -16,6 +16,14 @@ from serving.sampling_params import MAX_LOGPROBS, check_biases
 
 MAX_CALLS = 128
 THOUGHTS = ("reasoning", "thinking", "enable_thinking", "think")  # wishes for thinking
+TYPED = {  # fields of the typed request, by the parameters that name them instead of those of the dialect
+    "guided_json": "sampling.json_schema",
+    "guided_regex": "sampling.regex",
+    "guided_choice": "sampling.choice",
+    "guided_grammar": "sampling.grammar",
+    "structured_outputs.json": "sampling.json_schema",
+    "structured_outputs.json_object": "sampling.json_object",
+}
 Alternatives = Annotated[int, msgspec.Meta(ge=0, le=MAX_LOGPROBS)]  # most likely tokens at a position
 Given = tuple[str, common_pb2.SamplingParams]  # a parameter's name, and the constraint for which it asks
 Choices = Annotated[int, msgspec.Meta(ge=1, le=MAX_CALLS)]
@@ -116,6 +124,20 @@ class Parameters(Unsupported, kw_only=True):
     def counts_tokens(self) -> bool:
         """See ParsedRequest. As in vLLM it needs `include_usage`."""
         return self.includes_usage and bool(self.stream_options and self.stream_options.continuous_usage_stats)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """See ParsedRequest."""
+        asked = self.structured_outputs or StructuredOutputs()
+        given = {
+            "guided_json": self.guided_json,
+            "guided_regex": self.guided_regex,
+            "guided_choice": self.guided_choice,
+            "guided_grammar": self.guided_grammar,
+            "structured_outputs.json": asked.json,
+            "structured_outputs.json_object": asked.json_object or None,
+        }
+        return {**super().names, **{TYPED[name]: name for name, value in given.items() if value is not None}}
 
     def wishes(self) -> list[Wish]:
         """Return what the body wishes for."""

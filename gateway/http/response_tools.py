@@ -17,7 +17,7 @@ from gateway.http.tools import (
     tool_choice,
     tools_allowed,
 )
-from gateway.validation import MAX_TOOLS, check_count
+from gateway.validation import MAX_TOOLS, check_count, check_name
 
 
 class ResponseTool(msgspec.Struct):
@@ -64,7 +64,7 @@ class OfferedTool(NamedTuple):
 class ResponseTools:
     """The tools of one request, by the names by which the model knows them; `left_out` are the fields of the others.
 
-    Raises InvalidRequest for too many.
+    Raises InvalidRequest for too many, and for names that are missing or too long.
     """
 
     def __init__(self, tools: Sequence[ResponseTool]) -> None:
@@ -98,6 +98,7 @@ class ResponseTools:
             match tool.type:
                 case "function" | "custom":
                     full = full_name(namespace, name)
+                    check_name(name and full, f"{field}.name")
                     self.offered.append(tool.as_tool(full))
                     self._known[full] = OfferedTool(name, namespace, tool.type == "custom")
                 case "namespace" if not namespace:

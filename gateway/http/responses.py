@@ -38,6 +38,7 @@ class ResponseToGenerate:
         self.is_streamed = request.is_streamed
         self.body_type = request.body_type
         self.counts_tokens = request.counts_tokens
+        self.names = request.names
         self._request = request
         self._previous = previous
         self._store = store

@@ -7,7 +7,7 @@ import msgspec
 
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
-from gateway.validation import MAX_TOOLS, check_count
+from gateway.validation import MAX_TOOLS, check_count, check_name
 from serving.tool_arguments import arguments_object
 
 CHOICE = "allowed_tools"
@@ -190,8 +190,10 @@ def custom_text(arguments: str) -> str:
 def _tool(tool: ToolDefinition, place: str) -> common_pb2.Tool:
     if tool.type == "custom" and tool.custom is not None:
         custom = tool.custom
+        check_name(custom.name, f"{place}.custom.name")
         rule = None if custom.format is None else custom.format.grammar
         return custom_tool(custom.name, custom.description, rule)
     if tool.type == "function" and tool.function is not None:
+        check_name(tool.function.name, f"{place}.function.name")
         return as_tool(tool.function)
     raise InvalidRequest(f"a tool of type {tool.type!r} needs it", f"{place}.{tool.type}")

@@ -119,7 +119,7 @@ def formed(schema: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("fields", "param", "words"),
     [
-        ({"response_format": {"type": "json_schema"}}, "response_format", "json_schema"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema", "missing"),
         ({"response_format": {"type": "xml"}}, "response_format.type", "xml"),
         (formed({"type": "thing"}), "response_format", "Invalid type: thing"),
         (formed({}) | {"guided_regex": "a"}, "guided_regex", "not together with response_format"),
@@ -128,7 +128,7 @@ def formed(schema: object) -> dict[str, Any]:
         ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs", "structural_tag"),
         ({"structured_outputs": {"choice": []}}, "structured_outputs.choice", "got 0"),
         (formed({}) | {"ignore_eos": True}, "response_format", "ignore_eos"),
-        ({"guided_json": "x" * 70_000}, "response_format", "at most 65536 bytes"),
+        ({"guided_json": "x" * 70_000}, "guided_json", "at most 65536 bytes"),
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])

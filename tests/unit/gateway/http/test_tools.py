@@ -293,7 +293,7 @@ def tool(**function: object) -> dict[str, object]:
     [
         ({"tools": [{"type": "custom"}]}, "tools[0].custom"),
         ({"tools": [{"type": "function"}]}, "tools[0].function"),
-        (tool(name=""), "tools[0].name"),
+        (tool(name=""), "tools[0].function.name"),
         (tool(name="f", parameters="{}"), "tools[0].function.parameters"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}] * 129}, "tools"),
         ({"tool_choice": "required"}, "tool_choice"),
