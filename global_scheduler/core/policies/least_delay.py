@@ -36,9 +36,9 @@ class LeastDelay:
 
         min(B, m min(T, n b)) + RECOMPUTE e (1 + min(N, m min(K + 1, n (k + 1))))
 
-    is chosen; among equals the shortest queue, then the lowest slot. Work is what prompts cost that no cache holds,
-    until they are computed, and what the client's outputs cost on average. With weights, n and m are sums of weights
-    over that of the request. There is no quantum and no threshold.
+    is chosen; among equals the least work, then the shortest queue, then the lowest slot. Work is what prompts cost
+    that no cache holds, until they are computed, and what the client's outputs cost on average. With weights, n and m
+    are sums of weights over that of the request. There is no quantum and no threshold.
     """
 
     def __init__(self, config: RoutePolicyConfig) -> None:
@@ -50,7 +50,7 @@ class LeastDelay:
         """Return the slot with the least delay; see the class."""
         client, tenant = self._backlogs.client(request.client), self._backlogs.tenant(request.client)
         queues = choice.queues
-        room, least, chosen = MOST_COMPARED, None, 0
+        room, least, lightest, chosen = MOST_COMPARED, None, 0, 0
         for workers, blocks in _apart(choice.matches):
             recompute = RECOMPUTE * self._prompt_cost(request, blocks * choice.block_tokens)
             if least is not None and recompute > least:
@@ -65,12 +65,13 @@ class LeastDelay:
                 own = client.backlogs.get(slot)
                 of_tenant = tenant.get(slot) if own is None else own.above
                 of_all = self._backlogs.worker(slot) if of_tenant is None else of_tenant.above
-                delay = recompute
+                delay, work = recompute, 0
                 if of_all is not None:
+                    work = of_all.work
                     delay = _delay(own, of_tenant, of_all, recompute, request.weight, queues.length(slot))
-                if least is None or delay < least:
-                    least, chosen = delay, 1 << slot
-                elif delay == least:
+                if least is None or delay < least or (delay == least and work < lightest):
+                    least, lightest, chosen = delay, work, 1 << slot
+                elif delay == least and work == lightest:
                     chosen |= 1 << slot
         return queues.least(chosen)
 

@@ -47,9 +47,10 @@ class LeastDelayMachine(DispatchMachine):
         return self.policy
 
     def select(self, asked: RouteRequest, chain: Chain, candidates: dict[str, NaiveWorker]) -> str:
-        def key(name: str) -> tuple[int, Fraction, int]:
+        def key(name: str) -> tuple[int, int, Fraction, int]:
             uncached = max(0, asked.prompt_tokens - 16 * candidates[name].matches(chain))
-            return (self.delay(asked, name, uncached), *self.order(name))
+            work = sum(each.work for each in self.outstanding.values() if each.at == name)
+            return (self.delay(asked, name, uncached), work, *self.order(name))
 
         return min(candidates, key=key)
 
@@ -127,6 +128,16 @@ def test_a_prompt_that_is_computed_delays_nobody() -> None:
             made.computed(a, "long", 1)
         chosen.append(placed(made.dispatch(request("next", client="other", prompt_tokens=100), 0)))
     assert chosen == ["b", "a"]
+
+
+def test_a_call_does_not_meet_a_long_prompt_where_another_worker_only_generates() -> None:
+    """The delay that it adds is the same to both, and more requests generate at worker b; but a has more work."""
+    made, (a, b) = dispatcher("least-delay")
+    for number, (member, other) in enumerate([(a, "b"), (b, "a"), (b, "a"), (b, "a")]):
+        made.dispatch(request(str(number), client="other", prompt_tokens=100, excluded=(other,)), 0)
+        made.computed(member, str(number), 1)
+    made.dispatch(request("long", client="other", prompt_tokens=5000, excluded=("b",)), 0)
+    assert placed(made.dispatch(request("mine", client="mine", prompt_tokens=100), 0)) == "b"
 
 
 def test_a_flood_of_others_does_not_move_a_client_away_from_its_prefix() -> None:
