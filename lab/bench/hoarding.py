@@ -1,7 +1,7 @@
 """Callers that reserve KV cache without using it, beside callers that use theirs: real processes, one worker, fake
 engine.
 
-    python -m lab.bench.hoarding [--admission reserve] [--policy dlpm] [--seconds 10]
+    python -m lab.bench.hoarding [--admission reserve] [--policy dlpm] [--seconds 30]
 
 Three users have eight open calls at any time and generate all tokens that they ask for. Beside them, other users make
 calls of the same kind, or calls that ask for nearly the whole KV cache and are cancelled on acceptance or after four
@@ -172,7 +172,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m lab.bench.hoarding", description=__doc__)
     parser.add_argument("--policy", default="dlpm")
     parser.add_argument("--admission", default="reserve")
-    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--seconds", type=float, default=30.0)
     args = parser.parse_args()
     asyncio.run(table(args.policy, args.admission, args.seconds))
 

@@ -290,8 +290,8 @@ class Turns:
         """Admit a request of each of those in debt who have none in the batch, while others are blocked.
 
         More would take the pages for which the blocked ones wait. Where all of these ask for more than their shares,
-        others may have more than one: who asks for all of memory must not empty the batch. They give way as soon as
-        they are P in debt.
+        others may have more than one, and beyond their shares what ends before they are P in debt and give way: who
+        asks for all of memory must not empty the batch.
         """
         admitted: list[Request] = []
         if self._step.left < 1 or (self._is_full and not self._preemption.has_others):
@@ -303,13 +303,17 @@ class Turns:
             request = self._policy.first_waiting(leaf)
             if request is None or self._policy.has_credit(request):
                 continue
-            tokens = self._policy.tokens_until_beyond(request)
-            may_enter = tokens > 0 and self._step.left >= 1 and not self._preemption.is_yielding(request)
+            may_enter = self._policy.tokens_until_beyond(request) > 0 and self._step.left >= 1
+            may_enter = may_enter and not self._preemption.is_yielding(request)
             may_enter = may_enter and self._computing(request) is None
-            may_enter = may_enter and self._preemption.is_within_share(request)
+            may_enter = may_enter and (
+                self._preemption.is_within_share(request)
+                or (not is_awaited and self._policy.can_finish(request, self._queue.running))
+            )
             if may_enter and (self._fits(request) or (self._preemption.displace(request) and self._fits(request))):
                 self._preemption.entered(request)
                 self._policy.entered(request, self._queue)
-                self._extend(request, tokens, request)
+                # What was charged for room is not left for the prompt.
+                self._extend(request, self._policy.tokens_until_beyond(request), request)
                 admitted.append(request)
         return admitted

@@ -168,6 +168,20 @@ class SlicedDlpm(Dlpm):
             ]
         )
 
+    def can_finish(self, request: Request, running: Iterable[Request]) -> bool:
+        """Return whether `request`, which waits, and those of its account among `running` can be charged for until they
+        end before an account of its path is P in debt."""
+        mine = [other for other in running if other.account is request.account]
+        micro = self._unpaid(request, request.matched_blocks * self._block_tokens)
+        micro += sum([self._unpaid(other, other.computed) for other in mine])
+        return micro * WEIGHT_ONE <= self._least(request, self._debt)
+
+    def _unpaid(self, request: Request, computed: int) -> int:
+        """Return the most that can still be charged for `request`, of whose tokens so many are `computed`."""
+        paid = max(request.reserved, request.output_tokens)
+        output = self._charging.output(request, paid, request.sampling.max_tokens)
+        return output + self._charging.again(max(0, len(request.tokens) - computed))
+
     def open_by_balance(self) -> list[Request]:
         """Return the open requests, those of the account with the least debt first."""
         return sorted(self.open, key=lambda request: (-request.account.balance, request.arrival))

@@ -20,21 +20,24 @@ pytestmark = pytest.mark.slow
 FAIR = ("dlpm", "drr", "vtc", "vtc-predict", "wsc")
 PAGES = 128
 LONG = PAGES * BLOCK - 8  # output tokens of a hoarder: no other request fits beside it
-STEPS = 300
 NEIGHBOURS = {"n0": 8, "n1": 8, "n2": 8}  # client -> calls open at any time
 
 
 class Size(NamedTuple):
-    """A worker with `running` places, and the output tokens of each neighbour's call."""
+    """A worker with `running` places, each neighbour's output tokens, the tokens of all prompts, the steps of a run."""
 
     pages: int
     running: int
     quantum: int
     output: int
+    prompt: int = 4
+    steps: int = 300
 
 
 SMALL = Size(PAGES, running=32, quantum=512, output=12)
 LARGE = Size(8 * PAGES, running=16, quantum=64, output=40)
+CROWDED = Size(16 * PAGES, running=32, quantum=64, output=60, prompt=60, steps=800)
+CROWD = {f"hoarder-{number}": 1 for number in range(20)}
 
 Leaves = Callable[[Request, bool], bool]  # (request, whether it runs) -> whether its caller cancels it
 
@@ -50,9 +53,9 @@ def after_four_tokens(request: Request, runs: bool) -> bool:
 class ClosedLoopClients:
     """Clients in closed loops: each request that leaves the worker is replaced by the client's next one."""
 
-    def __init__(self, batcher: Batcher, hoarders: dict[str, int], leaves: Leaves, output: int) -> None:
+    def __init__(self, batcher: Batcher, hoarders: dict[str, int], leaves: Leaves, size: Size) -> None:
         self._batcher = batcher
-        self._output = output
+        self._size = size
         self._hoarders = hoarders
         self._leaves = leaves
         self._arrivals = count()
@@ -63,16 +66,16 @@ class ClosedLoopClients:
 
     def _ask(self, client: str) -> None:
         number = next(self._arrivals)
-        memory = self._batcher.queue.cache.pages * BLOCK
-        output = memory - 8 if client in self._hoarders else self._output
-        prompt = [1000 + number, 1, 2, 3]
+        size = self._size
+        output = size.pages * BLOCK - size.prompt - 4 if client in self._hoarders else size.output
+        prompt = [1000 + number, *range(1, size.prompt)]
         request = make_request(prompt, arrival=number, sampling=SamplingParams(max_tokens=output, ignore_eos=True))
         request.client = client
         self._batcher.queue.submit(request, 0.0)
         self._here.append(request)
 
     def run(self) -> None:
-        for _ in range(STEPS):
+        for _ in range(self._size.steps):
             plan = self._batcher.plan(0.0)
             if plan is not None:
                 self._batcher.commit(plan, tokens_for(plan))
@@ -101,7 +104,7 @@ def given(
         max_output_tokens=size.pages * BLOCK - 8,
         quantum_tokens=size.quantum,
     )
-    ClosedLoopClients(batcher, hoarders, leaves, size.output).run()
+    ClosedLoopClients(batcher, hoarders, leaves, size).run()
     neighbours = sum(account.service for account in batcher.queue.accounts.clients if account.name in NEIGHBOURS)
     charged = sum(account.weighted for account in batcher.queue.accounts.clients if account.name in hoarders)
     return neighbours // MICRO, charged // MICRO
@@ -129,6 +132,14 @@ def test_a_client_that_waits_for_all_of_a_large_memory_does_not_empty_the_batch(
     alone, _ = given(policy, AdmissionMode.RESERVE, {}, after_four_tokens, LARGE)
     beside, _ = given(policy, AdmissionMode.RESERVE, {"hoarder": 4}, after_four_tokens, LARGE)
     assert beside >= 0.7 * alone
+
+
+@pytest.mark.parametrize("policy", ["dlpm", "vtc"])
+def test_a_crowd_that_waits_for_all_of_memory_does_not_empty_the_batch(policy: str) -> None:
+    """Each neighbour's share is one place, so that a batch of their shares computes an eighth of what they ask for."""
+    alone, _ = given(policy, AdmissionMode.RESERVE, {}, when_it_has_begun, CROWDED)
+    beside, _ = given(policy, AdmissionMode.RESERVE, CROWD, when_it_has_begun, CROWDED)
+    assert beside >= 0.35 * alone
 
 
 @pytest.mark.parametrize("policy", FAIR)
