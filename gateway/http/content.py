@@ -13,9 +13,14 @@ from gateway.validation import MAX_MESSAGES
 class Part(msgspec.Struct):
     """A part of a message's content, or of a system prompt; without a type it is a text."""
 
-    type: str = "text"
+    type: str | None = None
     text: str | None = None
     refusal: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """The type of the part, which is a text if it does not say."""
+        return self.type or "text"
 
 
 TEXTS = ("text", "input_text", "output_text", "refusal")  # parts of messages of OpenAI's APIs
@@ -49,12 +54,12 @@ def text_of(content: Content, place: str, types: tuple[str, ...] = ("text",)) ->
         return content or ""
     parts = [Part(text=part) if isinstance(part, str) else part for part in content]
     for index, part in enumerate(parts):
-        if part.type not in types and part.type not in REASONING:
+        if part.kind not in types and part.kind not in REASONING:
             expected = " and ".join(map(repr, types))
             raise InvalidRequest(
-                f"only parts of type {expected} are supported, got {part.type[:32]!r}", f"{place}[{index}].type"
+                f"only parts of type {expected} are supported, got {part.kind[:32]!r}", f"{place}[{index}].type"
             )
-    return "\n".join(part.text or part.refusal or "" for part in parts if part.type not in REASONING)
+    return "\n".join(part.text or part.refusal or "" for part in parts if part.kind not in REASONING)
 
 
 def result_text(content: Any) -> str:

@@ -38,7 +38,7 @@ def test_a_chat_has_the_tokens_that_it_is_answered_with(http: HttpClient) -> Non
         (TOKENIZE, {"prompt": "x", "model": "none"}, 404, "model"),
         (TOKENIZE, {"messages": HELLO, "add_special_tokens": True}, 400, "add_special_tokens"),
         (TOKENIZE, {"messages": []}, 400, "messages"),
-        (DETOKENIZE, {}, 400, None),
+        (DETOKENIZE, {}, 400, "tokens"),
         (DETOKENIZE, {"tokens": []}, 400, "tokens"),
         (DETOKENIZE, {"tokens": [1000]}, 400, "tokens"),
         (DETOKENIZE, {"tokens": [-1]}, 400, "tokens[0]"),
