@@ -13,7 +13,7 @@ from throttler.options import ThrottleOptions
 
 CUT, REFUSE = "cut", "refuse"
 TLS_FILES = 2  # the certificate chain and its key
-ORIGIN = re.compile(r"https?://[^/\s]+")
+ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s]+")  # also of an extension of a browser, or of a desktop program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -142,10 +142,12 @@ def test_a_compressed_body_is_refused_by_name(http: HttpClient, encoding: str) -
 
 def test_named_origins_and_names(stack: Stack) -> None:
     stack.worker("a")
-    _, http = serving(stack, http_origins=f"{APP},http://localhost:3000", http_hosts="gateway.example")
+    extension = "chrome-extension://abcdefghijklmnop"
+    origins = f"{APP},http://localhost:3000,{extension},app://obsidian.md"
+    _, http = serving(stack, http_origins=origins, http_hosts="gateway.example")
     assert post(http, {"host": "gateway.example:8000"}).status == 200
     assert post(http, {"host": "evil.example"}).status == 403
-    for origin in (APP, "http://localhost:3000"):
+    for origin in origins.split(","):
         page = {"origin": origin, "sec-fetch-site": "cross-site"}
         preflight = http.request("OPTIONS", CHAT, b"", {**PREFLIGHT, **page})
         assert preflight.status == 204
