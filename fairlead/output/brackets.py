@@ -12,15 +12,15 @@ class Brackets:
 
     def __init__(self, closing: str = "") -> None:
         self._closing = list(closing)
-        self._is_in_string = False
+        self.is_in_string = False  # where what was read ends
 
     def read(self, text: str) -> tuple[int, bool]:
         """Return how many characters of `text` belong to the object, and whether it ends with them."""
         at = 0
         while True:
-            matched = (_IN_STRING if self._is_in_string else _IN_VALUE).match(text, at)
+            matched = (_IN_STRING if self.is_in_string else _IN_VALUE).match(text, at)
             at = matched.end() if matched else at
-            if at == len(text) or (text[at] == "\\" and self._is_in_string):  # half of an escape
+            if at == len(text) or (text[at] == "\\" and self.is_in_string):  # half of an escape
                 return at, False
             if not self._accepts(text[at]):
                 return at, True
@@ -31,7 +31,7 @@ class Brackets:
     def _accepts(self, mark: str) -> bool:
         """Follow a quotation mark or a bracket; return whether it may stand here."""
         if mark == '"':
-            self._is_in_string = not self._is_in_string
+            self.is_in_string = not self.is_in_string
             return True
         if mark in _CLOSING:
             self._closing.append(_CLOSING[mark])

@@ -41,6 +41,7 @@ WRITTEN = {  # in a format, but a little off it
         "<tool_call>\n<function=weather>\n<parameter=city>\nParis\n</function>\n</tool_call>",
     ],
 }
+PYTHON = """{"a": [True, None , False,\n], "b": "True, }",}"""
 LOST = '{"name": "weather", "city": "Paris"}'  # as a call it would have no arguments
 WRAPPED = {"hermes": "<tool_call>\n{}\n</tool_call>", "llama": "{}", "mistral": "[TOOL_CALLS] [{}]"}
 
@@ -110,6 +111,13 @@ def test_so_much_of_a_call_in_reasoning_is_held_back(spare: int) -> None:
     thought = parsed([*text], "hermes", "think")
     assert thought == parsed([text], "hermes", "think")
     assert (PARIS in thought.parts) == bool(spare)
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_arguments_that_are_told_as_they_arrive_have_the_words_of_json(name: str) -> None:
+    text = WRAPPED[name].replace("{}", CALL.replace('{"city": "Paris"}', PYTHON))
+    told = ("call", "weather", '{"a": [true, null , false\n], "b": "True, }"}')
+    assert parsed([text], name).parts == parsed([*text], name).parts == [told]
 
 
 @pytest.mark.parametrize("name", WRAPPED)

@@ -72,7 +72,16 @@ FRAGMENTS = [
         "a</arg_key>",
     ],
     *["```json\n", "```", "{{", "}}", "f[ARGS]", "[CALL_ID]1", "f{", "<|python_tag|>", '<function name="f">\n'],
-    *["</function>\n</tool_call>", "\n<parameter=a>\n", "<parameter name='a'>", "None}", '{"a": True,}'],
+    *[
+        "</function>\n</tool_call>",
+        "\n<parameter=a>\n",
+        "<parameter name='a'>",
+        "None}",
+        "None",
+        "Tru",
+        "e",
+        '{"a": True,}',
+    ],
     *["<arg_key>number</arg_key><arg_value>", "<arg_value>", "</arg_value>", "</arg_", "42"],
     *[CALL, f"<tool_call>{CALL}</tool_call>", f"[TOOL_CALLS][{CALL}, {CALL}]", '{"a": "}", "b": [1, {}]}', "x" * 500],
 ]

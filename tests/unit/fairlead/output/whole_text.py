@@ -18,6 +18,7 @@ ARGUMENTS = ("arguments", "parameters", "args", "params", "input")
 LOOSE = rf'\{{\s*"(?:name|type|id|function|{"|".join(ARGUMENTS)})"'
 MARKED = ("hermes", "qwen_coder", "glm")
 CALL_HEAD = r'\s*(?:\{\s*"name"\s*:\s*"([^"\\]+)"|<function=([^<>\s]+)>|([\w.\-]+)\s*(?:<arg_key>|</tool_call>))'
+WORDS = {"True": "true", "False": "false", "None": "null"}
 TOOLS = ("f", "weather", "clock")
 LEADS = {"hermes": r"(?:[\s\[,]|\{(?=\s*\{))*", "llama": r"[\s;,\[]*", "mistral": r"[\s\[,]*"}
 NAMED = r"\s*([\w.\-]+)\s*(?:\[CALL_ID\]\s*\w*\s*)?(\[ARGS\])?\s*(?=\{)"
@@ -209,7 +210,12 @@ def value_of(text: str) -> Any:
 
 
 def escaped(arguments: str) -> str:
-    """Escape the control characters in strings."""
+    """Escape the control characters in strings, and between them write words of Python and commas as JSON has them."""
+    strings = re.split(f"({STRING}|{STRING[:-1]}$)", arguments, flags=re.DOTALL)
+    for place in range(0, len(strings), 2):
+        between = re.sub(r",(?=\s{0,32}[}\]])", "", strings[place])
+        strings[place] = re.sub("(True|False|None)", lambda word: WORDS[word[0]], between)
+    arguments = "".join(strings)
     return re.sub(STRING[:-1], lambda found: re.sub(r"\\.|[\x00-\x1f]", control, found[0], flags=re.DOTALL), arguments)
 
 
