@@ -258,10 +258,9 @@ class InteractiveWorld(ClassedWorld):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [ClassedWorld, InteractiveWorld])
-@settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 2**32))
-def test_within_a_class_siblings_differ_by_at_most_the_bound(kind: type[ClassedWorld], seed: int) -> None:
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32), kind=st.sampled_from([ClassedWorld, InteractiveWorld]))
+def test_within_a_class_siblings_differ_by_at_most_the_bound(seed: int, kind: type[ClassedWorld]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(preemption, "MOST_REPEATED", float("inf"))
         world = kind(seed)
@@ -271,10 +270,9 @@ def test_within_a_class_siblings_differ_by_at_most_the_bound(kind: type[ClassedW
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [ClassedWorld, InteractiveWorld])
-@settings(max_examples=15, deadline=None)
-@given(seed=st.integers(0, 2**32))
-def test_all_of_both_classes_is_served(kind: type[ClassedWorld], seed: int) -> None:
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32), kind=st.sampled_from([ClassedWorld, InteractiveWorld]))
+def test_all_of_both_classes_is_served(seed: int, kind: type[ClassedWorld]) -> None:
     world = kind(seed)
     world.policy.preemption_deferred()
     run(world, 120)
