@@ -12,7 +12,7 @@ from tests.system.attacks.report import Memory, Report
 from tests.unit.gateway.http.http_client import CHAT, HELLO, TEXT, HttpClient
 
 CHOICES = 128
-HELD = 16  # MiB
+HELD = 8  # MiB
 MOST_GROWTH = 4 * HELD
 LARGEST = {"n": CHOICES, "max_tokens": 400, "ignore_eos": True, "logprobs": True, "top_logprobs": 20}
 
