@@ -16,6 +16,7 @@ CHARSETS = ("utf-8", "utf8", "us-ascii")
 # Pairs of escapes, escaped backslashes, and then halves of pairs, which stand alone.
 _ESCAPES = re.compile(rb"\\u[dD][89aAbB]..\\u[dD][c-fC-F]..|\\\\|\\u[dD][89a-fA-F]..", re.DOTALL)
 HALF = 6  # bytes of a single escape
+MOST_FLOATS = 10_000  # of a refused body in which 1.0 is a whole number, which takes a tenth of a microsecond for each
 MOST_ESCAPES = 100_000  # of a body in which halves are looked for, which takes half a microsecond for each
 
 
@@ -43,7 +44,7 @@ def _converted(kind: type[T], body: bytes, refused: msgspec.ValidationError) -> 
     Raises InvalidRequest.
     """
     try:
-        value = _decoded(_UNTYPED, body)
+        value = _decoded(_WHOLE if body.count(b".") <= MOST_FLOATS else _UNTYPED, body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # of what follows, or of a number's many digits
         raise unread(refused) from None
     try:
@@ -57,7 +58,7 @@ def _number(text: str) -> float:
     return int(number) if number.is_integer() else number
 
 
-_UNTYPED = msgspec.json.Decoder(float_hook=_number)
+_WHOLE, _UNTYPED = msgspec.json.Decoder(float_hook=_number), msgspec.json.Decoder()
 
 
 def _decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
