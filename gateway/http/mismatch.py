@@ -11,7 +11,7 @@ SHOWN = 256  # characters of a message that shows what the body holds: it may sh
 MOST_VALUE = 64  # characters of a value that is shown
 _STEPS = re.compile(r"\.(\w+)|\[(\d+)\]")
 _MISSING = re.compile(r"Object missing required field `(\w+)`")
-_GOT = re.compile(r", got `\w+`$| '[^']*'$")  # the type of a value, or a value that is shown by itself
+_GOT = re.compile(r", got `\w+`$|(?<=alue) .+$")  # the type of a value, or a value that is shown by itself
 
 
 def unread(error: msgspec.ValidationError) -> InvalidRequest:

@@ -1,7 +1,7 @@
 """What requests of chat completions and of completions have in common."""
 
 from collections.abc import Collection, Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -91,6 +91,11 @@ class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True):
     choice: list[str] | None = None
     grammar: str | None = None
     json_object: bool | None = None
+    structural_tag: None = None
+    whitespace_pattern: None = None
+    disable_additional_properties: Literal[False] | None = None
+    disable_any_whitespace: bool | None = None  # a wish
+    disable_fallback: bool | None = None  # to another library, of which there is none
 
 
 class Parameters(Unsupported, kw_only=True):
@@ -145,6 +150,8 @@ class Parameters(Unsupported, kw_only=True):
             wish for field in THOUGHTS if (asked := getattr(self, field)) is not None for wish in thought(field, asked)
         ]
         wishes += [*effort("reasoning_effort", self.reasoning_effort), *verbosity("verbosity", self.verbosity)]
+        if self.structured_outputs is not None and self.structured_outputs.disable_any_whitespace:
+            wishes.append(Wish("structured_outputs.disable_any_whitespace"))
         return wishes if self.web_search_options is None else [*wishes, Wish("web_search_options")]
 
     def left_out(self, granted: Collection[str]) -> list[str]:

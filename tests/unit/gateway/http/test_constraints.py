@@ -116,6 +116,15 @@ def formed(schema: object) -> dict[str, Any]:
     return {"response_format": {"type": "json_schema", "json_schema": {"schema": schema}}}
 
 
+def test_what_vllm_has_beside_a_constraint_is_let_through_where_it_changes_nothing(http: HttpClient) -> None:
+    """As a program has it that sends all fields of vLLM's own class."""
+    unset = dict.fromkeys(("regex", "choice", "grammar", "json_object", "structural_tag", "whitespace_pattern"))
+    hints = {"disable_fallback": True, "disable_any_whitespace": True, "disable_additional_properties": False}
+    answer = http.chat(structured_outputs={"json": {"type": "object"}, **unset, **hints})
+    assert answer.status == 200, answer.body
+    assert answer.headers["x-fairlead-ignored"] == "structured_outputs.disable_any_whitespace"
+
+
 @pytest.mark.parametrize(
     ("fields", "param", "words"),
     [
@@ -125,7 +134,13 @@ def formed(schema: object) -> dict[str, Any]:
         (formed({}) | {"guided_regex": "a"}, "guided_regex", "not together with response_format"),
         ({"structured_outputs": {"json": "{", "regex": "a"}}, "structured_outputs.regex", "structured_outputs.json"),
         ({"structured_outputs": {"regex": "("}}, "structured_outputs.regex", "unclosed group"),
-        ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs", "structural_tag"),
+        ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag", "null"),
+        (
+            {"structured_outputs": {"disable_additional_properties": True}},
+            "structured_outputs.disable_additional_properties",
+            "got true",
+        ),
+        ({"structured_outputs": {"jsno": {}}}, "structured_outputs", "jsno"),
         ({"structured_outputs": {"choice": []}}, "structured_outputs.choice", "got 0"),
         (formed({}) | {"ignore_eos": True}, "response_format", "ignore_eos"),
         ({"guided_json": "x" * 70_000}, "guided_json", "at most 65536 bytes"),
