@@ -17,12 +17,12 @@ _HEAD = Pattern(  # of a call in any of the formats with this mark
 def thinking(
     source: Source, has_begun: bool, answer: Callable[[Source], Grammar[None]], called: Collection[str]
 ) -> Grammar[None]:
-    """Read the reasoning, which the prompt may have begun already, and then the answer.
+    """Read the reasoning, which the prompt may have begun already, and the model again, and then the answer.
 
     White space around the reasoning belongs to it. Reasoning that the output does not end is all that it has, but for
     a call of one of the tools `called`: models call them without an end of their reasoning.
     """
-    if has_begun or (yield from _begins(source)):
+    if (yield from _begins(source)) or has_begun:
         yield from skip_space(source)
         markers = (END, CALL) if called else (END,)
         while (marker := (yield from text_before(source, *markers, kind=Reasoning))).endswith(CALL):

@@ -178,6 +178,7 @@ def test_a_text_is_split_into_its_parts(tool_calls: str, text: str, parts: list[
         ("<think>\nHm.\n</think>\n\nYes.", False, ("Hm.", [("text", "Yes.")])),
         ("Hm.\n</think>\n\nYes.", True, ("Hm.", [("text", "Yes.")])),
         ("Hm.", True, ("Hm.", [])),
+        ("<think>\nHm.\n</think>\n\nYes.", True, ("Hm.", [("text", "Yes.")])),
         ("Yes.", False, ("", [("text", "Yes.")])),
         ("No, <think> comes late.", False, ("", [("text", "No, <think> comes late.")])),
         (f"<think>Hm.</think><tool_call>{CALL}</tool_call>", False, ("Hm.", [PARIS])),

@@ -52,7 +52,7 @@ def parse(text: str, tool_calls: str, reasoning: str, in_reasoning: bool) -> Par
         begun = text.lstrip()
         begins = begun.startswith("<think>") and len(text) - len(begun) <= SPACE
         if begins or in_reasoning:
-            inner = text if in_reasoning else begun.removeprefix("<think>")
+            inner = begun.removeprefix("<think>") if begins else text
             inner = inner.lstrip()
             at, end = reasoning_end(inner, tool_calls)
             is_over = end <= len(inner)
