@@ -116,7 +116,7 @@ def formed(schema: object) -> dict[str, Any]:
     return {"response_format": {"type": "json_schema", "json_schema": {"schema": schema}}}
 
 
-def test_what_vllm_has_beside_a_constraint_is_let_through_where_it_changes_nothing(http: HttpClient) -> None:
+def test_fields_of_vllm_beside_a_constraint_are_let_through_where_they_change_nothing(http: HttpClient) -> None:
     """As a program has it that sends all fields of vLLM's own class."""
     unset = dict.fromkeys(("regex", "choice", "grammar", "json_object", "structural_tag", "whitespace_pattern"))
     hints = {"disable_fallback": True, "disable_any_whitespace": True, "disable_additional_properties": False}
