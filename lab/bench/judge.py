@@ -44,7 +44,7 @@ def pools(block_tokens: int) -> dict[str, ClusterSpec]:
         **{f"DLPM as printed, Q^u {quantum:,}": replace(worker, quantum_tokens=quantum) for quantum in QUANTA},
         **{f"DLPM, Q^u {quantum:,}": replace(offered, quantum_tokens=quantum) for quantum in (*QUANTA, *WIDE)},
         "DLPM, Q^u 20,000, fair among interactions": replace(offered, fairness_levels="tenant,user,interaction"),
-        "LPM, what waits is evicted last": replace(offered, policy="lpm"),
+        "LPM, cache as offered": replace(offered, policy="lpm"),
         "LPM, twice the cache": replace(worker, policy="lpm", kv_tokens=twice),
         "DLPM as printed, Q^u 20,000, twice the cache": replace(worker, kv_tokens=twice),
     }
