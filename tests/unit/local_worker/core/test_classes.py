@@ -189,7 +189,7 @@ def beside_a_flood(running: int, lower: Sequence[Arrival]) -> tuple[int, int]:
     dice = Random(1)
     rig = Rig(make_batcher(pages=12 * running + 252, max_running=running, policy=CLASSED_DLPM))
     asked = [rig.ask(number, each) for number, each in enumerate(lower)]
-    for _ in range(2000):
+    for _ in range(1000):
         while sum(not request.background for request in rig.batcher.queue.waiting) < running:
             rig.ask(len(rig.numbers), Arrival(0, dice.choice(USERS), 20, 20))
         rig.step()
