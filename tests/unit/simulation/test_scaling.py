@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 
@@ -66,6 +67,7 @@ def test_as_many_cells_as_workers_leave_nothing_to_choose_below() -> None:
     assert figures("8 cells").hit_rate == pytest.approx(figures("one").hit_rate, abs=0.05)
 
 
+@cache
 def figures(kind: str) -> Figures:
     make, count = KINDS[kind]
 
