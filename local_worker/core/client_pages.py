@@ -7,19 +7,10 @@ A waiting request is known to need its prefix, unlike the next user of any other
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import NamedTuple
 
-from local_worker.core.request import Request
+from local_worker.core.request import CachedBlock, Request
 
 NO_BLOCK = 0  # in place of the digest of a last block, for requests that match nothing
-
-
-class CachedBlock(NamedTuple):
-    """The contents of one published page."""
-
-    digest: int
-    tokens: tuple[int, ...]
-    parent: int | None  # page of the previous block
 
 
 class ClientPages:

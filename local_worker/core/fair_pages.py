@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
 from local_worker.core.accounts.account import Path
-from local_worker.core.client_pages import CachedBlock
 from local_worker.core.page_account import PAGE, ClientAccount, PageAccount, PageGroup
 from local_worker.core.page_report import EvictionCounts, PageReport, shares_by
 from local_worker.core.page_tree import PageTree
-from local_worker.core.request import Request
+from local_worker.core.request import CachedBlock, Request
 from local_worker.core.shared_page import SharedPage
 
 MOST_AT_ONCE = 16  # pages that one client gives before it is compared with others again
@@ -179,15 +178,23 @@ class FairPages:
             if gone.running == leaving.running[gone]:
                 return self.idle + leaving.idle
             return count + max(root.idle - root.kept, self._surplus(root, account, units, most - count, leaving))
+        running: list[tuple[PageGroup, PageAccount]] = []
         for group, mine in zip(reversed(account.above), (*reversed(account.above[:-1]), account), strict=True):
             if mine.running == leaving.running[mine]:
-                return self.idle + leaving.idle if group is root else count + leaving.of(group)
+                if group is root:
+                    return self.idle + leaving.idle
+                count += leaving.of(group)
+                break
+            running.append((group, mine))
+        else:
+            count += leaving.of(account)
+        for group, mine in running:
+            if count >= most:
+                break
             unlikely = group.idle - group.kept - (mine.idle - mine.kept)
             count += max(unlikely, self._surplus(group, mine, units, most - count, leaving))
-            if count >= most:
-                return count
             units = mine.part(units)
-        return count + leaving.of(account)
+        return count
 
     def _surplus(self, group: PageGroup, mine: PageAccount, units: int, most: int, leaving: Leaving) -> int:
         """Return how many idle pages siblings of `mine` have above their parts of the `units` of `group`, up to about
@@ -200,7 +207,7 @@ class FairPages:
         for ranks in (group.gives, group.spares):
             for name in ranks:
                 member = group.members[name]
-                beyond = member.beyond(member.part(units))
+                beyond = member.beyond(units)
                 if not beyond or count >= most:
                     break
                 if member is not mine and member not in leaving.pages:
@@ -238,27 +245,29 @@ class FairPages:
         """Return the account that gives pages up, and how many before others are looked at: more than one only as long
         as it is above all its parts."""
         gone, units, most = self._tree.gone, self._units, MOST_AT_ONCE
-        first = gone.gives.least() or gone.spares.least()
+        first = (gone.gives.least() or gone.spares.least()) if gone.members else None
         account: PageAccount = self._tree.root if first is None else gone.members[first]
         while isinstance(account, PageGroup):
-            account = self._furthest(account, units, taker)
-            units = account.part(units)
-            most = min(most, account.beyond(units))
+            account, beyond = self._furthest(account, units, taker)
+            units, most = account.part(units), min(most, beyond)
         assert isinstance(account, ClientAccount), "a path ends at a client"
         return account, max(1, most)
 
-    def _furthest(self, group: PageGroup, units: int, taker: ClientAccount | None) -> PageAccount:
-        """Return the member of `group`, of which `units` are its part, that gives a page: the furthest above its part,
-        or else that of `taker`."""
-        found = []
+    def _furthest(self, group: PageGroup, units: int, taker: ClientAccount | None) -> tuple[PageAccount, int]:
+        """Return the member of `group`, of which `units` are its part, that gives a page, and how many it pays for
+        beyond its part: the furthest above its part, or else that of `taker`."""
+        found = None
         for ranks in (group.gives, group.spares):
-            if (first := ranks.least()) is not None:
-                member = group.members[first]
-                if member.beyond(member.part(units)):
-                    return member
-                found.append(member)
+            if (first := ranks.first()) is not None:
+                member = group.members[first[1]]
+                if beyond := member.beyond(units):
+                    return member, beyond
+                found = found or member
         mine = next((each for each in (taker, *taker.above) if each.parent is group), None) if taker else None
-        return found[0] if mine is None or mine.ranked is None else mine
+        if mine is not None and mine.ranked is not None:
+            return mine, mine.beyond(units)
+        assert found is not None, "a group above pages to give has a member with some"
+        return found, 0
 
     def _give_up(self, account: ClientAccount, most: int) -> list[int]:
         """Let `account` give up at most `most` pages, either some that it is unlikely to need or others; return those

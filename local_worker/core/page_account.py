@@ -111,9 +111,9 @@ class PageAccount:
             units = account.part(units)
         return units
 
-    def beyond(self, part: int) -> int:
-        """Return the number of pages, the last one perhaps in part, that it pays for beyond its `part`."""
-        return max(0, -((part - self.held) // PAGE))
+    def beyond(self, units: int) -> int:
+        """Return the number of pages, the last one perhaps in part, that it pays for beyond its part of `units`."""
+        return max(0, -((self.part(units) - self.held) // PAGE))
 
     def rank(self) -> None:
         """Rank the account, and those above it, by what they pay for over their weights."""

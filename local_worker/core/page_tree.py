@@ -8,9 +8,9 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
 
 from local_worker.core.accounts.account import Path
-from local_worker.core.client_pages import CachedBlock, ClientPages
+from local_worker.core.client_pages import ClientPages
 from local_worker.core.page_account import ClientAccount, PageAccount, PageGroup
-from local_worker.core.request import Request
+from local_worker.core.request import CachedBlock, Request
 
 BACKGROUND = ""  # above the paths of the background class
 WINDOW_SECONDS = 60.0  # for which an account without requests keeps its part

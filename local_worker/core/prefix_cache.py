@@ -9,10 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from fairlead.token_ids import pack_ids
-from local_worker.core.client_pages import CachedBlock
 from local_worker.core.fair_pages import NOBODY, FairPages, Leaving
 from local_worker.core.page_report import PageReport
-from local_worker.core.request import Request
+from local_worker.core.request import CachedBlock, Request
 from serving.blocks import Link, chain, unpack_digests
 
 REPORT_SECONDS = 1.0  # between two reports of who pays for the pages
@@ -93,18 +92,11 @@ class PrefixCache:
 
         It is never the whole prompt, since the step must compute at least one token to sample the next, and nothing
         while the prompt's log-probabilities are requested, which are computed with its keys and values. The search
-        continues from the previous match, so it takes O(blocks cached or evicted since). It compares the contents of a
-        block when the block is first matched; `admit` compares all of them again.
+        continues from the previous match, so it takes O(blocks cached or evicted since).
         """
-        blocks, most = request.matched_blocks, self._most_blocks(request)
-        while blocks and request.digests[blocks - 1] not in self._by_digest:
-            blocks -= 1
-        page = self._by_digest[request.digests[blocks - 1]] if blocks else None
-        while blocks < most and (page := self._next(request, blocks, page)) is not None:
-            blocks += 1
-        request.matched_blocks = blocks
+        request.matched_blocks = len(self._find(request))
         self._fair.matched(request)
-        return blocks * self.block_tokens
+        return request.matched_blocks * self.block_tokens
 
     def arrived(self, request: Request) -> None:
         """Look up the prefix of `request`, and evict it after everything else until the request is admitted or
@@ -255,31 +247,34 @@ class PrefixCache:
         return new
 
     def _match(self, request: Request) -> list[int]:
-        """Return the pages of the longest cached prefix, after comparing the contents of every block."""
-        pages: list[int] = []
-        page: int | None = None
-        for index in range(self._most_blocks(request)):
-            page = self._next(request, index, page)
+        """Return the pages of the longest cached prefix."""
+        return [self._by_digest[block.digest] for block in self._find(request)]
+
+    def _find(self, request: Request) -> list[CachedBlock]:
+        """Return the blocks of the longest cached prefix, the contents of each of which were compared once: while one
+        is cached, so are those before it."""
+        found, size = request.found, self.block_tokens
+        while found and not self._is_cached(found[-1]):
+            found.pop()
+        page = self._by_digest[found[-1].digest] if found else None
+        for index in range(len(found), self._most_blocks(request)):
+            parent, page = page, self._by_digest.get(request.digests[index])
             if page is None:
                 break
-            pages.append(page)
-        return pages
+            block = self._blocks[page]
+            if block.parent != parent or block.tokens != tuple(request.tokens[index * size : (index + 1) * size]):
+                break
+            found.append(block)
+        return found
+
+    def _is_cached(self, block: CachedBlock) -> bool:
+        page = self._by_digest.get(block.digest)
+        return page is not None and self._blocks[page] is block
 
     def _most_blocks(self, request: Request) -> int:
         if request.scores_prompt:
             return 0
         return min(len(request.digests), (len(request.tokens) - 1) // self.block_tokens)
-
-    def _next(self, request: Request, index: int, parent: int | None) -> int | None:
-        """Return the page that holds block `index` of `request` and has the parent `parent`; None when no page does."""
-        page = self._by_digest.get(request.digests[index])
-        if page is None:
-            return None
-        block = self._blocks[page]
-        if block.parent != parent:
-            return None
-        start = index * self.block_tokens
-        return page if block.tokens == tuple(request.tokens[start : start + self.block_tokens]) else None
 
     def flush(self) -> None:
         """Evict every page that no running request uses. O(pages)."""

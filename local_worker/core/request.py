@@ -2,12 +2,21 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from local_worker.core.accounts.account import Account, Path
 from local_worker.core.batch import SampledLogprobs
 from local_worker.core.output_text import NoText, Text
 from serving.cost import WEIGHT_ONE
 from serving.sampling_params import SamplingParams
+
+
+class CachedBlock(NamedTuple):
+    """The contents of one published page."""
+
+    digest: int
+    tokens: tuple[int, ...]
+    parent: int | None  # page of the previous block
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -51,6 +60,7 @@ class Request:
     in_flight: int = 0  # number of tokens that planned steps sample but that are not yet in `tokens` (InFlight)
     cached: int = 0  # number of prompt tokens found in the prefix cache at the first admission (RequestQueue)
     matched_blocks: int = 0  # number of blocks found at the last lookup in the prefix cache (PrefixCache)
+    found: list[CachedBlock] = field(default_factory=list)  # blocks whose contents were compared (PrefixCache)
     # Number of leading tokens that were cached at the first admission, or for which the client was charged, here
     # (RequestQueue) or by an earlier worker.
     charged: int = 0

@@ -187,6 +187,22 @@ def test_a_forged_digest_in_the_middle_of_a_chain_does_not_read_another_parent()
     assert cache.match(forged) == BLOCK
 
 
+def test_a_forged_digest_does_not_take_the_place_of_a_block_that_a_waiting_request_has_found() -> None:
+    cache, single = PrefixCache(2, BLOCK), SamplingParams(max_tokens=1)
+    known = make_request([1] * (BLOCK + 1), sampling=single)
+    cache.finished(computed(cache, known))
+    waiting = make_request([1] * (BLOCK + 1), sampling=single)
+    assert cache.match(waiting) == BLOCK
+    cache.flush()
+    forged = make_request([2] * (BLOCK + 1), sampling=single)
+    forged.digests = list(known.digests)
+    pages = list(computed(cache, forged).pages)
+    cache.finished(forged)
+    assert cache.match(waiting) == 0
+    assert cache.admit(waiting, waiting.budget) == BLOCK + 1
+    assert set(waiting.pages) == set(pages), "the forged block was evicted"
+
+
 def test_at_least_one_token_is_left_to_compute() -> None:
     cache = PrefixCache(PAGES, BLOCK)
     first = computed(cache, make_request([1] * 2 * BLOCK))
