@@ -1,13 +1,16 @@
 """Parts of a pool's memory: what tenants and their users hold of it, and who of them waits for it.
 
 The memory is divided by weight among the tenants that hold some or wait, and a tenant's part equally among such users
-of it. Memory that is free goes to whoever comes, unless somebody waits who holds less than his part.
+of it. Memory that is free goes to whoever comes, unless somebody waits who holds less than his part: to him before
+those above theirs, and after FIRST_AFTER before all others. Small interactions, each of which fits, would otherwise
+keep out one that is larger than what is ever free.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
+FIRST_AFTER = 60.0  # seconds after which whoever has waited longest goes before all others
 LOOKED_AT = 32  # of those that wait; each of them held less than its part when it began to wait
 MICRO = 1_000_000
 
@@ -18,7 +21,6 @@ Path = tuple[tuple[str, int], ...]  # names with weights, from the tenant down
 class _Party:
     weight: int
     held: int = 0
-    waits_since: float = float("inf")
     waits_until: float = float("-inf")
     members: "MemoryParts | None" = None
 
@@ -35,6 +37,7 @@ class MemoryParts:
     _weight: int = 0  # of all present parties
     _parties: dict[str, _Party] = field(default_factory=dict)
     _waiting: dict[str, None] = field(default_factory=dict)  # by the time until which they wait
+    _since: dict[str, float] = field(default_factory=dict)  # when those that wait began to; the longest comes first
 
     def change(self, path: Path, tokens: int) -> None:
         """Add `tokens`, which may be negative, to what each party on the path holds."""
@@ -54,7 +57,8 @@ class MemoryParts:
         if self._is_below(party, memory):
             self._waiting.pop(name, None)
             self._waiting[name] = None
-            party.waits_since, party.waits_until = min(party.waits_since, now), until
+            self._since.setdefault(name, now)
+            party.waits_until = until
         if below := path[1:]:
             self._members(party).wait(below, self._part(party, memory), now, until)
         self._drop_absent(name)
@@ -62,8 +66,7 @@ class MemoryParts:
     def waited(self, name: str, now: float) -> float:
         """Return for how many seconds the party has waited; 0 for one that does not wait."""
         self._forget(now)
-        party = self._parties.get(name)
-        return 0.0 if party is None else max(0.0, now - party.waits_since)
+        return now - self._since.get(name, now)
 
     def got(self, path: Path) -> None:
         """Record that the parties on the path wait no longer."""
@@ -74,10 +77,14 @@ class MemoryParts:
             self._stop_waiting(path[0][0])
 
     def must_yield(self, path: Path, memory: int, now: float) -> bool:
-        """Return whether at a level of the path a sibling waits that is below its part, while the path's is not."""
+        """Return whether at a level of the path a sibling that is below its part goes first: the one that has waited
+        longest, after FIRST_AFTER, or any that waits, if the path's is not below its own."""
         self._forget(now)
         name = path[0][0]
-        party = self._parties.get(name)
+        party, longest = self._parties.get(name), next(iter(self._since), name)
+        is_due = longest != name and now - self._since[longest] >= FIRST_AFTER
+        if is_due and self._is_below(self._parties[longest], memory):
+            return True
         if party is None:
             return False
         if not self._is_below(party, memory) and any(
@@ -91,6 +98,8 @@ class MemoryParts:
         """Raise AssertionError with detail when sums or waiting parties are impossible."""
         assert self._weight == sum(party.weight for party in self._parties.values()), f"{self._weight}"
         assert self.held == sum(party.held for party in self._parties.values()), f"{self.held}"
+        assert self._since.keys() == self._waiting.keys(), f"{self._since} and {self._waiting}"
+        assert list(self._since.values()) == sorted(self._since.values()), "one that waits longer comes later"
         last = float("-inf")
         for name in self._waiting:
             assert self._parties[name].waits_until >= last, f"{name} waits behind one that waits longer"
@@ -134,9 +143,8 @@ class MemoryParts:
 
     def _stop_waiting(self, name: str) -> None:
         if name in self._waiting:
-            del self._waiting[name]
-            party = self._parties[name]
-            party.waits_since, party.waits_until = float("inf"), float("-inf")
+            del self._waiting[name], self._since[name]
+            self._parties[name].waits_until = float("-inf")
             self._drop_absent(name)
 
     def _drop_absent(self, name: str) -> None:

@@ -10,8 +10,7 @@ new interaction is admitted while the claims fit; calls of an interaction that w
 - A claim ends when its interaction closes, and rests while the interaction is idle: when it has paused for longer than
   its app usually does. What is opened and left therefore holds no memory.
 - Free memory goes to whoever comes, but not past somebody who waits below his part (`throttler.core.memory_parts`). A
-  tenant waits below its part for LONGEST_WAIT at most: small interactions of others, each of which fits, would
-  otherwise keep out one that is larger than what is ever free.
+  tenant waits below its part for LONGEST_WAIT at most, even where the claims of others never end.
 - Gateways tell each other their claims, an interaction counting once, and between two exchanges each admits one new
   interaction, or its part of the free memory: beyond the limit go one footprint per other gateway at most.
 - The claims are limited from the first overload on, to ROOM of the memory. As long as the pool is not overloaded the
@@ -39,7 +38,7 @@ RETRY_SECONDS = 5.0  # after which a refused client asks again, unless memory is
 SOONEST_RETRY = 1.0
 MOST_PAUSES = 64  # that are looked at, to tell when memory is likely to be free
 PATIENCE = 3 * RETRY_SECONDS  # how long a refused client counts as waiting
-LONGEST_WAIT = 60.0  # seconds that a tenant waits below its part before one interaction is admitted beyond the limit
+LONGEST_WAIT = 300.0  # seconds that a tenant waits below its part before one interaction is admitted beyond the limit
 # Calls in a group: the newest group and the one before count. Sub-agents may have smaller contexts than the agent that
 # waits for them.
 GROUP = 8
@@ -145,8 +144,8 @@ class WorkingSets:
         tokens = max(prompt_tokens - habits.common_tokens, habits.mean_footprint)
         held = self.parts.held
         part = (limit - held + self._new_tokens) // self._gateways - self._new_tokens
-        fits = held + tokens <= limit and (tokens <= part or not self._new_tokens)
-        if not held or (fits and not self.parts.must_yield(path, limit, now)):
+        fits = not held or (held + tokens <= limit and (tokens <= part or not self._new_tokens))
+        if fits and not self.parts.must_yield(path, limit, now):
             return None
         longest = LONGEST_WAIT - self.parts.waited(path[0][0], now)
         if longest <= 0:

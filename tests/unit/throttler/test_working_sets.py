@@ -2,10 +2,12 @@
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -19,6 +21,7 @@ from throttler.core.expectations import Expectations
 from throttler.core.habits import COMMON, FEWEST, PAUSES, PRIOR_PAUSE, SAMPLES, USUAL, Habits
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import Interactions
+from throttler.core.memory_parts import FIRST_AFTER
 from throttler.core.profiles import Profiles, RateLimits
 from throttler.core.quota import LocalQuota
 from throttler.core.throttle import Caller, Rejected
@@ -77,12 +80,10 @@ class Naive:
             return False
         tenant = tenant_of(key.client)
         tokens = max(tokens - self.common(tenant), self.mean(tenant))
-        if not self.held(now):
+        fits = not self.held(now) or self.held(now) + tokens <= limit
+        if fits and not self.must_yield(key, limit, now):
             return False
-        if self.held(now) + tokens <= limit and not self.must_yield(key, limit, now):
-            return False
-        self.waiting = {path: until for path, until in self.waiting.items() if until > now}
-        self.since = {path: since for path, since in self.since.items() if path in self.waiting}
+        self.holdings(now)
         if now - self.since.get((tenant,), now) >= LONGEST_WAIT:
             return False
         self.wait(key, limit, now)
@@ -161,6 +162,7 @@ class Naive:
     def holdings(self, now: float) -> dict[str, dict[str, int]]:
         """By tenant and user, of those that hold or wait."""
         self.waiting = {path: until for path, until in self.waiting.items() if until > now}
+        self.since = {path: since for path, since in self.since.items() if path in self.waiting}
         held: dict[str, dict[str, int]] = {path[0]: {} for path in self.waiting if len(path) == 1}
         for key, claim in self.claims.items():
             if claim.counts(now):
@@ -180,10 +182,16 @@ class Naive:
 
     def must_yield(self, key: InteractionKey, memory: int, now: float) -> bool:
         held, tenant = self.holdings(now), tenant_of(key.client)
+        longest = next((path[0] for path in self.since if len(path) == 1), tenant)
+        if longest != tenant and self.is_due((longest,), now) and self.is_below(held, longest, memory):
+            return True
         if tenant not in held:
             return False
         others = [path[0] for path in self.waiting if len(path) == 1 and path[0] != tenant]
         if not self.is_below(held, tenant, memory) and any(self.is_below(held, other, memory) for other in others):
+            return True
+        user = next((path[1] for path in self.since if len(path) == 2 and path[0] == tenant), key.client)
+        if user != key.client and self.is_due((tenant, user), now) and self.user_is_below(held, tenant, user, memory):
             return True
         if key.client not in held[tenant]:
             return False
@@ -191,6 +199,9 @@ class Naive:
         return not self.user_is_below(held, tenant, key.client, memory) and any(
             self.user_is_below(held, tenant, user, memory) for user in users
         )
+
+    def is_due(self, path: tuple[str, ...], now: float) -> bool:
+        return now - self.since[path] >= FIRST_AFTER
 
     def wait(self, key: InteractionKey, memory: int, now: float) -> None:
         held, tenant = self.holdings(now), tenant_of(key.client)
@@ -348,24 +359,61 @@ def test_free_memory_goes_to_who_waits_below_his_part() -> None:
     assert pool.admits("big", 200), "nobody waits any more"
 
 
+@pytest.mark.parametrize("clients", ["abc", ("t/a", "t/b", "t/c")])
 @pytest.mark.parametrize("tokens", [350, 790, 900])
-def test_an_interaction_that_is_larger_than_its_tenants_part_waits_for_a_bounded_time(tokens: int) -> None:
+def test_an_interaction_that_is_larger_than_its_clients_part_comes_first_after_a_while(
+    tokens: int, clients: Sequence[str]
+) -> None:
     """Otherwise others, who always find room for small ones, would keep it out for ever."""
     pool, number, live = Pool(), 0, deque[tuple[str, str]]()
+    *others, large = clients
     for second in range(100):
         pool.now += 1
-        for tenant in ("a", "b"):
+        for client in others:
             for _ in range(5):
                 number += 1
-                if pool.starts(tenant, str(number), 50):
-                    live.append((tenant, str(number)))
+                if pool.starts(client, str(number), 50):
+                    live.append((client, str(number)))
         for _ in range(2):
             if live:
-                tenant, name = live.popleft()
-                pool.sets.closed(InteractionKey(tenant, "app", name))
-        if second >= 20 and second % 5 == 0 and pool.starts("c", "large", tokens):
+                client, name = live.popleft()
+                pool.sets.closed(InteractionKey(client, "app", name))
+        if second >= 20 and second % 5 == 0 and pool.starts(large, "large", tokens):
+            assert pool.sets.parts.held <= max(ROOM * 1000, tokens), "others have waited"
             return
     raise AssertionError("it never came")
+
+
+SIZES = st.sampled_from([20, 50, 100, 200, 400, 900])
+ARRIVALS = st.lists(st.tuples(st.sampled_from("abc"), SIZES), max_size=3)  # in a second
+HISTORY = st.lists(st.tuples(ARRIVALS, st.integers(0, 3), st.booleans()), min_size=20, max_size=60)
+
+
+@settings(max_examples=60, deadline=None)
+@given(HISTORY, SIZES)
+def test_nobody_waits_for_ever_and_who_was_admitted_always_passes(
+    history: list[tuple[list[tuple[str, int]], int, bool]], tokens: int
+) -> None:
+    """Whatever others begin, go on with and end, a tenant that holds nothing and asks every five seconds is admitted
+    within LONGEST_WAIT, and before that only where its claim fits."""
+    pool, number, live = Pool(), 0, deque[tuple[str, str, int]]()
+    pool.starts("z", "for ever", 300)
+    pool.sets.admitted(InteractionKey("z", "app", "for ever"), 1.0, 300, pool.now)  # it has a call in flight
+    for second, (arrivals, closing, go_on) in enumerate(cycle(history)):
+        pool.now += 1
+        for tenant, size in arrivals:
+            number += 1
+            if pool.starts(tenant, str(number), size):
+                live.append((tenant, str(number), size))
+        for tenant, name, size in list(live)[-5:] if go_on else ():
+            assert pool.starts(tenant, name, size), "its interaction is in progress"
+        for _ in range(min(closing, len(live))):
+            tenant, name, _ = live.popleft()
+            pool.sets.closed(InteractionKey(tenant, "app", name))
+        if second % RETRY_SECONDS == 0 and pool.starts("quiet", "large", tokens):
+            assert second >= LONGEST_WAIT or pool.sets.parts.held <= ROOM * 1000
+            return
+        assert second < LONGEST_WAIT, "it still waits"
 
 
 def test_who_waits_and_never_comes_blocks_nobody_for_long() -> None:
