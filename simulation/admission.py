@@ -11,6 +11,7 @@ from global_scheduler.core.dispatcher import Dispatcher
 from serving.cost import WeightedTokens
 from simulation.call import SimulatedCall
 from simulation.clock import VirtualClock
+from simulation.shared_claims import SharedClaims
 from simulation.shared_limits import SharedLimits
 from simulation.spec import ADMISSIONS, ClusterSpec
 from throttler.core.budget import BudgetDemand, TokenUse
@@ -21,6 +22,7 @@ from throttler.core.expectations import Expectations
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import Interactions
 from throttler.core.leased_quota import LeasedQuota
+from throttler.core.pool_claims import PoolClaims
 from throttler.core.profiles import Profiles
 from throttler.core.quota import LocalQuota, QuotaDemand
 from throttler.core.throttle import Caller
@@ -36,7 +38,13 @@ class SimulatedAdmission:
     """Admits calls at one gateway; `admitted` is called with each permit of the throttler and the time."""
 
     def __init__(
-        self, spec: ClusterSpec, clock: VirtualClock, dispatcher: Dispatcher, shared: SharedLimits, tokens: Tokens
+        self,
+        spec: ClusterSpec,
+        clock: VirtualClock,
+        dispatcher: Dispatcher,
+        shared: SharedLimits,
+        shared_claims: SharedClaims,
+        tokens: Tokens,
     ) -> None:
         self._spec = spec
         self._clock = clock
@@ -47,7 +55,9 @@ class SimulatedAdmission:
         throttle = ADMISSIONS[spec.throttle](profiles, quota, spec.window_seconds)
         budgets = Budgets(profiles, BudgetAccounts(), WeightedTokens())
         self._link = shared.connect(quota, throttle.window) if isinstance(quota, LeasedQuota) else None
-        decider = Decider(throttle, Interactions("simulation", profiles), Expectations(profiles), budgets)
+        claims = PoolClaims()
+        shared_claims.connect(claims)
+        decider = Decider(throttle, Interactions("simulation", profiles), Expectations(profiles), budgets, claims)
         self._open_calls = OpenCallLimiter(per_client=spec.max_streams_per_client, total=spec.max_streams)
         self._calls: CallAdmission[SimulatedCall] = CallAdmission(decider, self._open_calls)
         self._overloaded = False

@@ -18,6 +18,7 @@ from simulation.clock import VirtualClock
 from simulation.gateway import SimulatedGateway, placed_request
 from simulation.run_log import RunLog
 from simulation.scheduler import make_dispatcher
+from simulation.shared_claims import SharedClaims
 from simulation.shared_limits import SharedLimits
 from simulation.spec import ClusterSpec
 from simulation.worker import SimulatedWorker
@@ -46,6 +47,7 @@ class SimulatedCluster:
             worker.slowdown = slowdown
         self.dispatcher = dispatcher or make_dispatcher(spec)
         self.limits = SharedLimits(spec, self.clock, lambda: self.idle)
+        self.claims = SharedClaims(self.clock, lambda: self.idle)
         tokens: Tokens = {}
         self.gateways = [self._make_gateway(tokens) for _ in range(spec.gateways)]
         self.members: dict[str, Member] = {}
@@ -64,6 +66,7 @@ class SimulatedCluster:
             self.attach(worker)
             self._report(worker)
         self.limits.start()
+        self.claims.start()
         self._plan_next_arrival()
         with _without_collection():
             self.clock.run()
@@ -76,7 +79,7 @@ class SimulatedCluster:
         return self.run_log
 
     def _make_gateway(self, tokens: Tokens) -> SimulatedGateway:
-        admission = SimulatedAdmission(self.spec, self.clock, self.dispatcher, self.limits, tokens)
+        admission = SimulatedAdmission(self.spec, self.clock, self.dispatcher, self.limits, self.claims, tokens)
         return SimulatedGateway(self.spec, self.clock, self.dispatcher, self.workers, admission, self._done)
 
     @property

@@ -12,11 +12,10 @@ from redis.exceptions import RedisError
 
 from serving.redis_access import drop_connections, in_time
 from throttler import lease_script as script
-from throttler.core.pool_claims import PoolClaims
+from throttler.core.pool_claims import EXCHANGE_SECONDS, PoolClaims
 from throttler.core.working_sets import ClaimsView
 
 log = logging.getLogger(__name__)
-EXCHANGE_SECONDS = 1.0
 FORGET_SECONDS = 5  # lifetime of the claims of a gateway that has stopped
 CLAIMS = "{fairlead}:claims:"  # string: a gateway's claims as JSON
 

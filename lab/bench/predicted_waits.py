@@ -129,7 +129,7 @@ class PredictingCluster(SimulatedCluster):
         self.workload.has_started = self._has_started
 
     def _make_gateway(self, tokens: Tokens) -> SimulatedGateway:
-        admission = SimulatedAdmission(self.spec, self.clock, self.dispatcher, self.limits, tokens)
+        admission = SimulatedAdmission(self.spec, self.clock, self.dispatcher, self.limits, self.claims, tokens)
         gateway = PredictingGateway(self.spec, self.clock, self.dispatcher, self.workers, admission, self._done)
         gateway.waits, gateway.results, gateway.awaited = CallWaits(), {}, None
         gateway.submitted = self._submitted

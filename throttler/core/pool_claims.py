@@ -7,9 +7,11 @@ from throttler.core.habits import Habits
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.working_sets import ClaimsView, WorkingSets
 
+EXCHANGE_SECONDS = 1.0
+
 
 class PoolClaims:
-    """The working sets by model. What other gateways count is replaced about once a second."""
+    """The working sets by model. What other gateways count is replaced every EXCHANGE_SECONDS."""
 
     def __init__(self) -> None:
         self._habits = Habits()

@@ -54,7 +54,7 @@ CELLS = {
 }
 
 
-def cluster(cell: Cell, throttle: str, workers: int) -> ClusterSpec:
+def cluster(cell: Cell, throttle: str, workers: int, gateways: int = 1) -> ClusterSpec:
     """Return the pool of a cell under a throttle."""
     worker = WorkerSpec(
         profile=profile(cell.gpu, cell.model),
@@ -65,7 +65,7 @@ def cluster(cell: Cell, throttle: str, workers: int) -> ClusterSpec:
         max_output_tokens=20_000,
         decode_run=4,
     )
-    return replace(THROTTLES[throttle], workers=workers, worker=worker, limits=LIMITS)
+    return replace(THROTTLES[throttle], gateways=gateways, workers=workers, worker=worker, limits=LIMITS)
 
 
 def run(spec: ClusterSpec, agents: Agents) -> Agents:
@@ -105,7 +105,7 @@ def table(cell: Cell, taken: list[Session], weights: list[float], args: argparse
         for throttle in args.throttles.split(";"):
             rate = load * cell.most * args.workers / HOUR
             agents = Agents(taken, weights, rate, args.seconds, args.seed)
-            run(cluster(cell, throttle, args.workers), agents)
+            run(cluster(cell, throttle, args.workers, args.gateways), agents)
             print(row(throttle, load, agents, args.seconds), flush=True)
 
 
@@ -131,6 +131,7 @@ def main() -> None:
     parser.add_argument("traces", type=Path)
     parser.add_argument("cell", choices=CELLS)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--gateways", type=int, default=1)
     parser.add_argument("--loads", default="0.8,1.2,2")
     parser.add_argument("--throttles", default=";".join(THROTTLES))
     parser.add_argument("--seconds", type=float, default=2400.0)

@@ -16,6 +16,7 @@ from simulation.prompts import PromptSegments
 from simulation.spec import ClusterSpec, WorkerSpec
 from simulation.workload import OpenLoop
 from tests.unit.lab.rehearsal.test_oracle import Patient
+from throttler.core.pool_claims import EXCHANGE_SECONDS
 from throttler.core.profiles import RateLimits
 
 WORKER = WorkerSpec(kv_tokens=2048, max_prompt_tokens=512, max_output_tokens=64)
@@ -89,3 +90,20 @@ def test_a_call_beyond_the_limit_of_open_calls_opens_no_interaction() -> None:
     assert before.outcome is Outcome.COMPLETED
     assert refused.outcome is Outcome.REJECTED_CLIENT_LIMIT
     assert later.outcome is Outcome.THROTTLED_USER
+
+
+def test_gateways_count_each_others_interactions_once_they_have_told_each_other() -> None:
+    agents = calls(8, 0.1, is_text=False)
+    for call in agents:
+        call.interaction = f"agent-{call.number}"
+    cluster = SimulatedCluster(ClusterSpec(gateways=2, throttle="oit", worker=WORKER), OpenLoop(agents))
+    held = list[list[int]]()
+
+    def look() -> None:
+        held.append([claims.of("").parts.held for claims in cluster.claims.gateways])
+
+    for each in (EXCHANGE_SECONDS - 0.05, EXCHANGE_SECONDS + 0.05):
+        cluster.clock.at(each, look)
+    cluster.run()
+    before, after = held
+    assert sum(before) == after[0] == after[1] > max(before)
