@@ -1,6 +1,6 @@
 """How many predicted waits are close at a simulated worker with too many calls, and how many could be.
 
-    python -m lab.bench.predicted_waits [--every 30] [--futures 30]
+    python -m lab.bench.predicted_waits [overloaded] [flooded] [--every 30] [--futures 30]
 
 Clients make calls at random times, whatever happens to them, with outputs of random lengths. A row shows the part of
 the calls of the first half minute whose predicted wait was close. At every EVERY-th call the simulation goes on FUTURES
@@ -53,14 +53,14 @@ class Wait:
 class UntilTheyStart(OpenLoop):
     """Calls at random times, which come until all of the first seconds have started: later ones delay them."""
 
-    def __init__(self, rates: Mapping[str, float]) -> None:
+    def __init__(self, rates: Mapping[str, float], seed: int) -> None:
         super().__init__([])
-        self.rates = rates
+        self.rates, self.seed = rates, seed
         self.has_started: Callable[[], bool] = lambda: False
 
     def first(self) -> Iterator[SimulatedCall]:
         """See Workload."""
-        return self.later(Random(1), 0.0)
+        return self.later(Random(self.seed), 0.0)
 
     def later(self, draw: Random, at: float) -> Iterator[SimulatedCall]:
         """Yield the calls after `at`."""
@@ -123,8 +123,8 @@ class PredictingGateway(SimulatedGateway):
 class PredictingCluster(SimulatedCluster):
     """A worker with one such gateway, which tries `futures` other futures at every `every`-th call that counts."""
 
-    def __init__(self, rates: Mapping[str, float], every: int, futures: int) -> None:
-        self.workload, self.every, self.futures = UntilTheyStart(rates), every, futures
+    def __init__(self, rates: Mapping[str, float], every: int, futures: int, seed: int) -> None:
+        self.workload, self.every, self.futures = UntilTheyStart(rates, seed), every, futures
         super().__init__(ClusterSpec(worker=WORKER, tokens_per_message=16), self.workload)
         self.workload.has_started = self._has_started
 
@@ -164,9 +164,9 @@ class PredictingCluster(SimulatedCluster):
         return waited
 
 
-def waits(rates: Mapping[str, float], every: int = 1, futures: int = 0) -> list[Wait]:
+def waits(rates: Mapping[str, float], every: int = 1, futures: int = 0, seed: int = 1) -> list[Wait]:
     """Simulate clients that make so many calls a second; return the waits of the calls that count."""
-    cluster = PredictingCluster(rates, every, futures)
+    cluster = PredictingCluster(rates, every, futures, seed)
     cluster.run()
     assert len(cluster.gateway.results) == len(cluster.workload.calls)
     return [wait for call, wait in cluster.gateway.results.items() if call.arrival < SECONDS]
@@ -202,13 +202,14 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("clients", nargs="*", default=list(RATES))
     parser.add_argument("--every", type=int, default=30)
     parser.add_argument("--futures", type=int, default=30)
     args = parser.parse_args()
     print(f"commit {commit()}")
     print("| clients | close | close, of other futures | the best prediction, of other futures |")
     print("|---|---|---|---|")
-    for name in RATES:
+    for name in args.clients:
         print(row(name, args.every, args.futures), flush=True)
 
 
