@@ -205,13 +205,28 @@ class Turns:
     def _enter(self, request: Request, steps: int) -> bool:
         """Admit `request`, which was blocked for `steps` steps, if need be in the place of others."""
         queue = self._queue
-        if self._preemption.is_yielding(request):
+        if self._preemption.is_yielding(request) or not self._leaves_places(request):
             return False
         if not self._fits(request) and not (self._preemption.make_room(request, steps) and self._fits(request)):
             return False
         self._preemption.entered(request)
         self._policy.entered(request, queue)
         return True
+
+    def _leaves_places(self, request: Request) -> bool:
+        """Return whether `request` is within its account's share of places, or leaves a free one to each account with
+        credit that holds none: these would take its place in the next steps, and it would compute again what it loses.
+        """
+        account, policy = request.account, self._policy
+        free = self._most_running - len(self._queue.running)
+        if not free or account.running < max(1, account.share(self._most_running)):
+            return True
+        without = (
+            leaf
+            for leaf in policy.hungry_leaves()
+            if not leaf.running and not any(policy.owes(each) for each in leaf.lineage)
+        )
+        return len(list(islice(without, free))) < free
 
     def _fits(self, request: Request) -> bool:
         """Admit `request` if there is a place and pages for it."""
