@@ -63,6 +63,7 @@ class Scale:
     alone_seconds: float
     flooded_seconds: float
     crowds: tuple[Crowd, ...]
+    neighbour_policies: tuple[str, ...]  # each served by processes of its own
     neighbour_quiet_every: float  # mean time between two questions beside a crowd
     neighbour_ramp: float  # seconds before calls count
     neighbour_seconds: float
@@ -110,6 +111,7 @@ FULL = Scale(
     alone_seconds=20.0,
     flooded_seconds=40.0,
     crowds=(Crowd(4, 32_000, 16), Crowd(160, 256, 1500), Crowd(16, 8000, 1)),
+    neighbour_policies=("dlpm", "fcfs"),
     neighbour_quiet_every=0.2,
     neighbour_ramp=3.0,
     neighbour_seconds=10.0,
@@ -147,6 +149,7 @@ TINY = Scale(
     alone_seconds=1.0,
     flooded_seconds=2.0,
     crowds=(Crowd(2, 600, 2),),
+    neighbour_policies=("dlpm",),
     neighbour_quiet_every=0.2,
     neighbour_ramp=0.5,
     neighbour_seconds=1.5,

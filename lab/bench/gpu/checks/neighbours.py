@@ -20,7 +20,6 @@ from lab.bench.neighbours.quiet import QuietUser
 from serving.statistics import percentile
 
 CROWD = "crowd"
-POLICIES = ("dlpm", "fcfs")
 PREFIX = " ".join(WORDS * 8)  # of all the quiet user's questions
 SEEDS = count()  # of the neighbours' prompts, none of which comes again
 
@@ -29,7 +28,7 @@ def rows(subject: Subject) -> Iterator[Row]:
     """Yield the quiet user's times alone and beside each neighbour, and what the neighbour gets."""
     scale = subject.scale
     with written_model(subject) as model:
-        for policy in POLICIES:
+        for policy in scale.neighbour_policies:
             with _stack(subject, policy, model) as stack, asyncio.Runner() as loop:
                 loop.run(_phase(stack.gateway, None, scale.neighbour_ramp, 0.0, scale))  # as a warm-up
                 for crowd in (None, *scale.crowds):
