@@ -358,6 +358,23 @@ def test_open_prompts_in_debt_go_on_in_the_order_of_their_debts() -> None:
     assert policy.open_by_balance() == [requests[2], requests[1], requests[0]]
 
 
+def test_outputs_of_accounts_beyond_p_get_what_is_left_of_a_step() -> None:
+    batcher = make_batcher(policy="dlpm", token_budget=3)
+    *beyond, newcomer = [make_request([1000 + number], arrival=number) for number in range(4)]
+    newcomer.client = "newcomer"
+    for request in beyond:
+        batcher.queue.submit(request, 0.0)
+    plan = batcher.plan(0.0)
+    assert plan is not None
+    batcher.commit(plan, StepResult((1, 1, 1)))
+    batcher.queue.submit(newcomer, 0.0)
+    for request in beyond:
+        request.account.charge(5000 * MICRO)
+    plan = batcher.plan(0.0)
+    assert plan is not None
+    assert [(request.arrival, piece.stop - piece.start) for request, piece in plan.parts] == [(3, 1), (0, 1), (1, 1)]
+
+
 def test_tokens_until_a_debt_count_by_the_weight_of_each_level() -> None:
     driver = Driver(SlicedDlpm(replace(ROOMY, levels=FairnessLevels.parse("tenant,user"))))
     assert isinstance(driver.policy, SlicedDlpm)

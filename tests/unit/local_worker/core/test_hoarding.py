@@ -20,6 +20,7 @@ pytestmark = pytest.mark.slow
 FAIR = ("dlpm", "drr", "vtc", "vtc-predict", "wsc")
 PAGES = 128
 LONG = PAGES * BLOCK - 8  # output tokens of a hoarder: no other request fits beside it
+QUANTUM = 16
 NEIGHBOURS = {"n0": 8, "n1": 8, "n2": 8}  # client -> calls open at any time
 
 
@@ -147,3 +148,23 @@ def test_reserved_pages_are_charged_when_they_are_reserved(policy: str) -> None:
     """The client generates only a hundredth of the output that it reserves."""
     _, charged = given(policy, AdmissionMode.RESERVE, {"hoarder": 8}, after_four_tokens)
     assert charged >= 2 * LONG * 3 // 4
+
+
+@pytest.mark.parametrize(("most_debt", "charged"), [(0, PAGES * BLOCK), (100, 100 + QUANTUM)])
+def test_room_is_charged_as_far_as_p_and_as_a_whole_where_nobody_gives_way(most_debt: int, charged: int) -> None:
+    """Half of the pages are beyond the share, and a token of output costs 2."""
+    batcher = make_batcher(
+        pages=PAGES,
+        policy="dlpm",
+        max_output_tokens=LONG,
+        quantum_tokens=QUANTUM,
+        most_debt_tokens=most_debt,
+    )
+    for number, (client, output) in enumerate((("hoarder", LONG), ("other", 1))):
+        sampling = SamplingParams(max_tokens=output, ignore_eos=True)
+        request = make_request([1000 + number] * 8, arrival=number, sampling=sampling)
+        request.client = client
+        batcher.queue.submit(request, 0.0)
+    batcher.plan(0.0)
+    account = next(account for account in batcher.queue.accounts.clients if account.name == "hoarder")
+    assert account.weighted - account.service == charged * MICRO
