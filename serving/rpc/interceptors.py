@@ -21,8 +21,8 @@ from serving.rpc.concurrency_limiter import ConcurrencyLimiter
 from serving.rpc.message_body_limiter import SECONDS, MessageBodyLimiter
 from serving.wire import parsed
 
-QUIET_SECONDS = 0.01  # without a new call: then gRPC has handed over all that it had received
-MOST_SECONDS = 0.25  # new calls may come for ever
+QUIET_SECONDS = 0.05  # without a new call: then gRPC has handed over all that it had received
+MOST_SECONDS = 1.0  # new calls may come for ever
 OPEN = (health.SERVICE_NAME, reflection.SERVICE_NAME)  # services that need neither a secret nor a key
 OPEN_BYTES = 4096  # largest request to them; their requests are names
 OPEN_ARRIVING = 8  # messages to them that arrive at a time
