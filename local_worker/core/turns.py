@@ -50,6 +50,7 @@ class Turns:
         self._others = 0  # number of requests of other classes in the step
         self._late: list[Request] = []  # those that generate, and get what others leave of the step
         self._sliced: set[Request] = set()  # requests of the step that compute a part of their prompt
+        self._placeless: int | None = None  # accounts with credit and no place, once counted as far as places are free
         self._blocked: dict[Request, int] = {}  # with credit, but without room -> number of steps in which it was so
 
     def divide(
@@ -84,7 +85,7 @@ class Turns:
     def share_out(self, step: Step, running: Iterable[Request], can_enter: bool) -> list[Request]:
         """Give what is left of `step` to the requests of the policy, but for those that pause; return those that
         enter."""
-        self._step, self._sliced = step, set()
+        self._step, self._sliced, self._placeless = step, set(), None
         self._others, before = len(step.parts), sum(step.parts.values())
         self._policy.begin_step(self._queue)
         late = self._late = self._decode(running)
@@ -209,6 +210,8 @@ class Turns:
             return False
         if not self._fits(request) and not (self._preemption.make_room(request, steps) and self._fits(request)):
             return False
+        if self._placeless and request.account.running == 1:
+            self._placeless -= 1
         self._preemption.entered(request)
         self._policy.entered(request, queue)
         return True
@@ -217,16 +220,18 @@ class Turns:
         """Return whether `request` is within its account's share of places, or leaves a free one to each account with
         credit that holds none: these would take its place in the next steps, and it would compute again what it loses.
         """
-        account, policy = request.account, self._policy
+        account = request.account
         free = self._most_running - len(self._queue.running)
         if not free or account.running < max(1, account.share(self._most_running)):
             return True
-        without = (
-            leaf
-            for leaf in policy.hungry_leaves()
-            if not leaf.running and not any(policy.owes(each) for each in leaf.lineage)
-        )
-        return len(list(islice(without, free))) < free
+        if self._placeless is None:
+            placeless = (
+                leaf
+                for leaf in self._policy.hungry_leaves()
+                if not leaf.running and not any(map(self._policy.owes, leaf.lineage))
+            )
+            self._placeless = len(list(islice(placeless, free)))
+        return self._placeless < free
 
     def _fits(self, request: Request) -> bool:
         """Admit `request` if there is a place and pages for it."""

@@ -25,7 +25,7 @@ def waits_beside_long_prompts(directory: Path, threshold: int, prefix_caching: i
         events=False,
         blocks=257,
         budget=BUDGET,
-        step_seconds=0.02,
+        step_seconds=0.04,
         tells_settings=1,
         long_prefill_token_threshold=threshold,
         prefix_caching=prefix_caching,
