@@ -4,6 +4,7 @@ import json
 import socket
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.system.attacks.report import Memory, Report
 from tests.unit.gateway.http.http_client import CHAT, HELLO, TEXT, HttpClient
 
 CHOICES = 128
+ANSWERS = 16
 HELD = 8  # MiB
 MOST_GROWTH = 4 * HELD
 LARGEST = {"n": CHOICES, "max_tokens": 400, "ignore_eos": True, "logprobs": True, "top_logprobs": 20}
@@ -55,18 +57,16 @@ def test_an_answer_that_nobody_reads(gateway: Process, http: HttpClient, report:
 def test_answers_that_nobody_takes(gateway: Process, http: HttpClient, report: Report) -> None:
     """One after the other, each of which would have room alone."""
     memory = Memory(gateway=gateway)
-    asked = {**LARGEST, "n": 16, "messages": HELLO}
-    opened = []
-    for _ in range(16):
-        ended = len(gateway.logged("call ended"))
-        opened.append(http.begin(CHAT, asked))
-        eventually(lambda: len(gateway.logged("call ended")) >= ended + 16, "it is answered or refused")  # noqa: B023
-    assert memory.grown < MOST_GROWTH, str(memory)
-    refused = Counter(line["outcome"] for line in gateway.logged("call ended")[-16 * len(opened) :])
-    assert refused.keys() > {"COMPLETED"}, "some have no room"
-    for connection in opened:
-        connection.close()
-    report.add("answers of 8 MiB that nobody takes", Counter({"bounded": len(opened)}), memory)
+    asked = {**LARGEST, "n": 8, "messages": HELLO}
+    with ExitStack() as opened:
+        for _ in range(ANSWERS):
+            ended = len(gateway.logged("call ended"))
+            opened.enter_context(http.begin(CHAT, asked))
+            eventually(lambda: len(gateway.logged("call ended")) >= ended + 8, "it is answered or refused")  # noqa: B023
+        assert memory.grown < MOST_GROWTH, str(memory)
+        refused = Counter(line["outcome"] for line in gateway.logged("call ended")[-8 * ANSWERS :])
+        assert refused.keys() > {"COMPLETED"}, "some have no room"
+    report.add("answers of 4 MiB that nobody takes", Counter({"bounded": ANSWERS}), memory)
     eventually(lambda: http.chat().status == 200, "there is room again")
 
 
