@@ -13,7 +13,8 @@ from fairlead.output.source import Grammar, Source, expect, skip, skip_space, te
 
 BEGIN = "[TOOL_CALLS]"
 MARKS = (BEGIN, "[CALL_ID]", "[ARGS]")
-_NAMED = Pattern(r"\s*([\w.\-]+)\s*(?:\[CALL_ID\]\s*\w*\s*)?(\[ARGS\])?\s*(?=\{)")
+# No two parts that match white space follow each other: a long row of it would be divided in all ways.
+_NAMED = Pattern(r"\s*([\w.\-]+)\s*(?:\[CALL_ID\]\s*(?:\w+\s*)?)?(?:(\[ARGS\])\s*)?(?=\{)")
 _LEAD = re.compile(r"[\s\[,]*")
 
 
