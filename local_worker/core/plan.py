@@ -52,9 +52,10 @@ def behind(request: Request) -> int:
 
     After a deferral that is 0 until the steps in flight, which were to compute its next tokens, have ended.
     """
-    if request.in_flight and request.computed < len(request.tokens):
+    computed, known, in_flight = request.computed, len(request.tokens), request.in_flight
+    if in_flight and computed < known:
         return 0
-    return request.due - request.computed
+    return min(known + in_flight, request.budget - 1) - computed
 
 
 def shares(running: Iterable[Request], budget: int) -> Iterator[tuple[Request, int]]:

@@ -133,14 +133,11 @@ class Turns:
     def _decode(self, running: Iterable[Request]) -> list[Request]:
         """Give each request that generates its next token, but for those of accounts at least P in debt: return
         these."""
-        step, is_open = self._step, self._policy.open
-        beyond = self._preemption.beyond
-        late: list[Request] = []
-        due: list[Request] = []
-        for request in running:
-            if request in is_open or behind(request) < 1:
-                continue
-            (late if request.account in beyond else due).append(request)
+        step, is_open, beyond = self._step, self._policy.open, self._preemption.beyond
+        due = [request for request in running if request not in is_open and behind(request) > 0]
+        late = [request for request in due if request.account in beyond] if beyond else []
+        if late:
+            due = [request for request in due if request.account not in beyond]
         if len(due) > step.left:
             due = sorted(due, key=lambda request: -request.account.balance)[: int(step.left)]
         step.parts |= dict.fromkeys(due, 1)
@@ -169,6 +166,10 @@ class Turns:
                     if not self._extend_for(other, request):
                         self._block(request, before)
                         policy.hold(request)
+                    continue
+                if can_enter and not self._leaves_places(request):
+                    self._block(request, before)
+                    policy.hold_all(request)
                     continue
                 if not can_enter or not self._enter(request, before.get(request, 0)):
                     self._block(request, before)
@@ -206,7 +207,7 @@ class Turns:
     def _enter(self, request: Request, steps: int) -> bool:
         """Admit `request`, which was blocked for `steps` steps, if need be in the place of others."""
         queue = self._queue
-        if self._preemption.is_yielding(request) or not self._leaves_places(request):
+        if self._preemption.is_yielding(request):
             return False
         if not self._fits(request) and not (self._preemption.make_room(request, steps) and self._fits(request)):
             return False

@@ -17,7 +17,7 @@ the form that divides prompts (`sliced_dlpm`; `sliced_vtc` with the order of VTC
 whose steps it plans.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from local_worker.core.accounts.account import Account, Siblings
 from local_worker.core.accounts.charging import Charging
@@ -227,8 +227,8 @@ class Dlpm:
         return admitted
 
     def _rematch_changed(self, budget: StepBudget) -> None:
-        for request in self._missing.take(MAX_REMATCHED):
-            self._rematch(request, budget)
+        moved = [request for request in self._missing.take(MAX_REMATCHED) if self._move(request, budget)]
+        self._rank_once(request.account for request in moved)
 
     def _hold(self, request: Request, held: list[Request]) -> None:
         held.append(request)
@@ -236,9 +236,14 @@ class Dlpm:
         self._order.rank(request.account)
 
     def _release(self, held: Sequence[Request]) -> None:
-        for request in held:
-            self._queue(request).release()
-            self._order.rank(request.account)
+        leaves = dict.fromkeys(request.account for request in held)
+        for leaf in leaves:
+            self._order.queues[leaf].release()
+        self._rank_once(leaves)
+
+    def _rank_once(self, leaves: Iterable[Account]) -> None:
+        for leaf in dict.fromkeys(leaves):
+            self._order.rank(leaf)
 
     def _next(self) -> Request | None:
         """Return the best request of accounts with credit; refill first where none that waits has any (CHECKREFILL)."""
@@ -259,13 +264,19 @@ class Dlpm:
 
     def _rematch(self, request: Request, budget: StepBudget) -> bool:
         """Look up the match of `request`; return whether its place in the order has changed."""
+        is_moved = self._move(request, budget)
+        if is_moved:
+            self._order.rank(request.account)
+        return is_moved
+
+    def _move(self, request: Request, budget: StepBudget) -> bool:
+        """Look up the match of `request`; return whether its place among those of its account has changed."""
         queue, matched = self._queue(request), budget.matched_tokens(request)
         self._missing.place(request, matched)
         key = self._key(request, matched)
         if queue.key(request) == key:
             return False
         queue.move(request, key)
-        self._order.rank(request.account)
         return True
 
     def _key(self, request: Request, matched: int) -> RankKey:

@@ -26,6 +26,7 @@ class PrefixMatchQueue:
         self._most_passed = most_passed
         self._keys: dict[Request, RankKey] = {}
         self._held: dict[Request, RankKey] = {}
+        self._is_held = False  # whether all requests are left out of the order
         self._by_key: list[tuple[RankKey, Request]] = []
         self._by_arrival: list[tuple[int, Request]] = []
         self._passed = 0  # number of admissions that passed the earliest request since it is the earliest
@@ -73,7 +74,7 @@ class PrefixMatchQueue:
 
     def release(self) -> None:
         """Put all held requests back into the order."""
-        held, self._held = self._held, {}
+        held, self._held, self._is_held = self._held, {}, False
         for request, key in held.items():
             self.move(request, key)
 
@@ -82,13 +83,12 @@ class PrefixMatchQueue:
         return self._keys[request]
 
     def hold_all(self) -> None:
-        """Leave all requests out of the order until `release`."""
-        self._held |= self._keys
-        self._keys.clear()
+        """Leave all requests out of the order until `release`. O(1)."""
+        self._is_held = True
 
     def first_key(self) -> RankKey | None:
         """Return the smallest key; None when all requests are held, or the one that goes before all others."""
-        if self._held and self._is_promoted and self._earliest() in self._held:
+        if self._is_held or (self._held and self._is_promoted and self._earliest() in self._held):
             return None
         while self._by_key:
             key, request = self._by_key[0]

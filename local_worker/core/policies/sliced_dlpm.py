@@ -144,7 +144,9 @@ class SlicedDlpm(Dlpm):
         """Return those of `leaves` of whose lineages an account is at least P in debt; none, if there is no P."""
         if not self._debt:
             return set()
-        return {leaf for leaf in leaves for account in leaf.lineage if account.is_at_most(-self._debt)}
+        accounts = {account for leaf in leaves for account in leaf.lineage}
+        deep = {account for account in accounts if account.is_at_most(-self._debt)}
+        return {leaf for leaf in leaves if not deep.isdisjoint(leaf.lineage)} if deep else deep
 
     def tokens_until_dry(self, request: Request) -> int:
         """Return the number of prompt tokens after which an account of `request` has no credit; at most 0 if it has
@@ -171,9 +173,9 @@ class SlicedDlpm(Dlpm):
     def can_finish(self, request: Request, running: Iterable[Request]) -> bool:
         """Return whether `request`, which waits, and those of its account among `running` can be charged for until they
         end before an account of its path is P in debt."""
-        mine = [other for other in running if other.account is request.account]
         micro = self._unpaid(request, request.matched_blocks * self._block_tokens)
-        micro += sum([self._unpaid(other, other.computed) for other in mine])
+        if request.account.running:
+            micro += sum([self._unpaid(other, other.computed) for other in running if other.account is request.account])
         return micro * WEIGHT_ONE <= self._least(request, self._debt)
 
     def _unpaid(self, request: Request, computed: int) -> int:
