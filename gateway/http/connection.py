@@ -10,11 +10,10 @@ from uvicorn.server import ServerState
 
 from fairlead.errors import FairleadError, InvalidRequest, QueueFull, Unavailable
 from gateway.core.connection_table import ConnectionTable
-from gateway.http.bounded_protocol import BoundedProtocol
+from gateway.http.bounded_protocol import BoundedProtocol, complete_scope
 from gateway.http.cycle import HTTP_1_0, HttpCycle
 from gateway.http.dialect import refusal
 from gateway.http.errors import RequestTimeout
-from gateway.http.head import complete_scope
 from gateway.http.transport import GatheringTransport, ReaderLimit, address_of
 
 WRITING_SECONDS = 0.01
@@ -49,6 +48,7 @@ class HttpConnection(BoundedProtocol):
         self._refusal: FairleadError | None = None  # the last answer; nothing more is read
         self._is_draining = False
         self._is_known = False
+        self.address = ""  # by which connections are counted, once there is one
         self.lost: asyncio.Future[None] = self.loop.create_future()  # done when the connection is gone
 
     @property
@@ -120,7 +120,8 @@ class HttpConnection(BoundedProtocol):
         super().connection_made(GatheringTransport(transport, self.loop))
         self._reader_limit = ReaderLimit(self.transport, self.loop, self._reader_seconds)
         self._await_head()
-        victim = self._table.add(self, address_of(self.client))
+        self.address = address_of(self.client)
+        victim = self._table.add(self, self.address)
         if victim is not None:
             victim.give_way()
 

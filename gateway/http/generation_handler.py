@@ -128,7 +128,6 @@ class GenerationHandler:
         self._drive = drive
         self._bodies = bodies
         self._held_outputs = held_outputs
-        self._credentials = request.credentials
         self._calls = [new_call(_deadline(request))]
         self._drivers: list[CallDriver] = []
         self._group = asyncio.TaskGroup()
@@ -168,7 +167,7 @@ class GenerationHandler:
 
     async def _generate(self, index: int, receive: Receive[CallRequest]) -> None:
         """Make one call; raises the FairleadError that it ends with, and then the others are cancelled."""
-        call, credentials = self._calls[index], self._credentials
+        call, credentials = self._calls[index], self._request.credentials
         if index and not credentials.request_id:  # so that the answer's id leads to all its calls in logs
             credentials = replace(credentials, request_id=self._calls[0].request_id)
         caller = HttpCaller(credentials, receive, partial(self._pass_on, index), self._break_off)

@@ -1,13 +1,13 @@
 """One HTTP request: its headers, its body within bounds, and the way back to its caller."""
 
 from codecs import BOM_UTF8
+from collections.abc import Mapping
 
 from fairlead.errors import Cancelled, FairleadError
 from gateway.http.asgi import Event, Headers, Receive, Scope, Send
 from gateway.http.connection import HttpConnection
 from gateway.http.dialect import dialect_of
 from gateway.http.errors import BodyTooLarge, error_headers
-from gateway.http.transport import address_of
 from gateway.tenants import Credentials
 from serving.rpc.channel import MAX_REQUEST_BYTES
 from serving.rpc.message_body_limiter import MessageBodyLimiter
@@ -30,30 +30,14 @@ class HttpRequest:
         self.has_begun = False  # the answer's head is sent
         self.send = send
         self.connection: HttpConnection = scope["state"]["connection"]
+        self.credentials = _credentials(self.headers)
         self._receive = receive
         self._client = scope["client"]
 
     @property
-    def credentials(self) -> Credentials:
-        """The credentials that the caller sends. Some clients send their API key as `x-api-key`."""
-        headers = self.headers
-        key = headers.get("x-api-key")
-        return Credentials(
-            authorization=headers.get("authorization") or (f"Bearer {key}" if key else ""),
-            user=headers.get("x-fairlead-user", ""),
-            traceparent=headers.get("traceparent", ""),
-            request_id=headers.get("x-request-id", ""),
-        )
-
-    @property
     def payer(self) -> str:
         """The name of those who take turns together: the holders of a key, or without one an address."""
-        return self.credentials.authorization or self.address
-
-    @property
-    def address(self) -> str:
-        """The address that the request comes from, as connections are counted by it."""
-        return address_of(self._client)
+        return self.credentials.authorization or self.connection.address
 
     @property
     def is_preflight(self) -> bool:
@@ -111,3 +95,14 @@ class HttpRequest:
                 raise BodyTooLarge(f"a body has at most {MAX_REQUEST_BYTES} bytes, got {size} so far")
             if not event["more_body"]:
                 return b"".join(parts)
+
+
+def _credentials(headers: Mapping[str, str]) -> Credentials:
+    """Return the credentials that the caller sends. Some clients send their API key as `x-api-key`."""
+    key = headers.get("x-api-key")
+    return Credentials(
+        authorization=headers.get("authorization") or (f"Bearer {key}" if key else ""),
+        user=headers.get("x-fairlead-user", ""),
+        traceparent=headers.get("traceparent", ""),
+        request_id=headers.get("x-request-id", ""),
+    )

@@ -12,8 +12,8 @@ from uvicorn.server import ServerState
 from fairlead.errors import Unavailable
 from gateway.core.connection_table import ConnectionTable
 from gateway.http.asgi import Receive, Scope, Send
+from gateway.http.bounded_protocol import MAX_HEAD
 from gateway.http.connection import HttpConnection
-from gateway.http.head import MAX_HEAD
 from gateway.http.tls_handshake import MOST_HANDSHAKES, TlsHandshake
 from serving.config import ConfigError
 from serving.rpc.address import listening_hosts
@@ -30,7 +30,8 @@ MAX_UNREAD = 32 * 2**20  # bytes of heads and bodies that have been received and
 class BufferedConnection(asyncio.BufferedProtocol):
     """Has `connection` read through `buffer`, which all connections share: what is read is taken out at once.
 
-    An event loop would hand over up to 256 KiB at a time, of thousands of callers that have shown no key.
+    An event loop would hand over up to 256 KiB at a time, of thousands of callers that have shown no key. It is not the
+    connection itself, because uvloop reads through no buffer for a class that is an asyncio.Protocol, as uvicorn's are.
     """
 
     def __init__(self, connection: HttpConnection, buffer: memoryview) -> None:

@@ -5,7 +5,7 @@ Claude Code's `metadata.user_id` is JSON with `device_id` and `session_id`; in e
 if it were part of the user's name, each start would be a client of its own.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -85,19 +85,21 @@ def parse_user_id(text: Any, field: str) -> UserId:
 
 def named_by(metadata: Any, user: str | None = None, safety_identifier: str | None = None) -> UserId:
     """Return the first user and the first session that the fields of a body name; raise as `parse_user_id`."""
-    ids = [parse_user_id(text, field) for field, text in _user_fields(metadata, user, safety_identifier)]
-    users, sessions = (each.user for each in ids if each.user), (each.session for each in ids if each.session)
-    return UserId(next(users, ""), next(sessions, ""))
+    first = UserId()
+    for field, text in _user_fields(metadata, user, safety_identifier).items():
+        named = parse_user_id(text, field)
+        first = UserId(first.user or named.user, first.session or named.session)
+    return first
 
 
 def user_names(metadata: Any, user: str | None = None, safety_identifier: str | None = None) -> dict[str, str]:
     """Return the field that names the user, by the name that the typed request has for it; empty if none does."""
-    field = next((field for field, _ in _user_fields(metadata, user, safety_identifier)), "")
-    return {"metadata.x-fairlead-user": field} if field else {}
+    fields = _user_fields(metadata, user, safety_identifier)
+    return {"metadata.x-fairlead-user": next(iter(fields))} if fields else {}
 
 
-def _user_fields(metadata: Any, user: str | None, safety_identifier: str | None) -> Iterator[tuple[str, Any]]:
-    """Yield the fields that may name a user, and their values, in the order in which they count."""
+def _user_fields(metadata: Any, user: str | None, safety_identifier: str | None) -> dict[str, Any]:
+    """Return the fields that may name a user, with their values, in the order in which they count."""
     in_metadata = metadata.get("user_id") if isinstance(metadata, dict) else None
     fields = {"user": user, "safety_identifier": safety_identifier, "metadata.user_id": in_metadata}
-    yield from ((field, value) for field, value in fields.items() if value)
+    return {field: value for field, value in fields.items() if value}

@@ -135,15 +135,15 @@ class PageApplication:
 
     async def _log_in(self, request: HttpRequest) -> None:
         now = time.monotonic()
-        if wait := self._logins.wait(request.address, now):
+        if wait := self._logins.wait(request.connection.address, now):
             await _refuse(request, 429, f"too many wrong keys; try again in {math.ceil(wait)} s")
             return
         key = (await request.body(self._bodies)).decode(errors="replace")
         if self._access.opens(key):
             await _respond(request, 204, b"", [(b"set-cookie", self._access.cookie(time.time()).encode())])
         else:
-            if self._logins.failed(request.address, now):
-                log.warning("the page was refused: wrong key", extra={"address": request.address})
+            if self._logins.failed(request.connection.address, now):
+                log.warning("the page was refused: wrong key", extra={"address": request.connection.address})
             await _refuse(request, 401, "this is neither the admin secret nor the key of the page")
 
     async def _log_out(self, request: HttpRequest) -> None:
