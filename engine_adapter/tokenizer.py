@@ -56,7 +56,7 @@ class EngineTokenizer:
     def encode_chat(self, chat: Chat) -> EncodedChat:
         """See Tokenizer. System tokens are those of the system messages' contents."""
         check_calls(chat)
-        calls, reasoning = self._template.format_of_calls if chat.needs_calls else "", self._format_of_reasoning
+        calls, reasoning = self._template.format_of_calls(chat) if chat.needs_calls else "", self._format_of_reasoning
         if calls == HIDDEN:
             raise InvalidRequest(
                 f"an engine hides the token that begins calls in the format {calls}", "prompt.chat.tools"

@@ -48,8 +48,7 @@ def call_grammar(chat: Chat, answer: OutputFormat, marker_token: int | None = No
     `marker_token` is the special token that stands for the marker of the format, if the tokenizer has one. Raises
     InvalidRequest for a format whose calls have no grammar.
     """
-    choice = chat.choice
-    if not choice.needs_call and not any(chat.strict.values()):
+    if not chat.promises_calls:
         return ""
     if find_spec("llguidance") is None:
         raise InvalidRequest("is not supported by this worker, which lacks llguidance", TOOL_CHOICE)

@@ -17,8 +17,9 @@ log = logging.getLogger(__name__)
 class ChatTemplate:
     """A template that `encode` renders as token ids, and `text` as text; `knows` tells whether it has a variable.
 
-    Where it writes calls in no format that is known, and `calls_are_parsed` does not say that the model ships how its
-    calls are read, tools and calls are written into the messages.
+    Where it writes calls in no format that is known, tools and calls are written into the messages. Where
+    `calls_are_parsed` says that a response template reads the calls, only those of chats that promise something of them
+    are, since there are no grammars of such templates.
     """
 
     def __init__(
@@ -50,17 +51,20 @@ class ChatTemplate:
                 log.info("the chat template rejects wishes", extra={"wishes": sorted(granted)})
         return self._encode(chat), ()
 
-    @property
-    def format_of_calls(self) -> str:
-        """The name of the format in which the model writes calls; empty if only what it ships reads them."""
-        return self._own_format or ("" if self._calls_are_parsed else written_tools.FORMAT)
+    def format_of_calls(self, chat: Chat) -> str:
+        """Return the name of the format of calls in an answer to `chat`; empty if a response template reads them."""
+        return self._own_format or (written_tools.FORMAT if self.writes_tools(chat) else "")
+
+    def writes_tools(self, chat: Chat) -> bool:
+        """Return whether tools and calls of `chat` are written into its messages."""
+        return not self._own_format and (not self._calls_are_parsed or chat.promises_calls)
 
     @cached_property
     def _own_format(self) -> str:
         return format_of_calls(lambda chat: self._text(self._formed(chat)))
 
     def _fitted(self, chat: Chat) -> Chat:
-        if written_tools.has_calls(chat) and not self._calls_are_parsed and not self._own_format:
+        if written_tools.has_calls(chat) and self.writes_tools(chat):
             chat = written_tools.with_written_calls(chat)
         return self._formed(chat)
 

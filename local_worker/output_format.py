@@ -11,6 +11,7 @@ from fairlead.output.parser import FORMATS, THINK, OutputParser
 from fairlead.output.response_template import ResponseTemplate
 from fairlead.output.thinking import BEGIN, END
 from local_worker.argument_types import argument_types
+from local_worker.known_responses import known_response
 from local_worker.prompt import Chat, ChatMessage, EarlierCall, OutputFormat
 
 log = logging.getLogger(__name__)
@@ -61,9 +62,13 @@ def rendered_reasoning(render: Callable[[Chat], str]) -> str:
     return THINK if said in text and thought not in text else ""
 
 
-def response_template(shipped: object) -> str:
-    """Return the response template that a tokenizer ships, as JSON; empty if it ships none that can be followed."""
-    if shipped is None:
+def response_template(shipped: object, chat_template: str, knows_tools: bool) -> str:
+    """Return the response template that a tokenizer ships, as JSON, or that of the model's family.
+
+    It is empty if neither is known or can be followed. Of a family it is no other than the one whose chat template
+    offers tools: a model is to write calls in the form in which they are offered.
+    """
+    if shipped is None and (shipped := known_response(chat_template) if knows_tools else None) is None:
         return ""
     try:
         text = json.dumps(shipped, ensure_ascii=False)

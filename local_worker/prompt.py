@@ -70,6 +70,11 @@ class Chat:
         """Whether the template must have a form for tool calls, which the chat has or may lead to."""
         return bool(self.tools) or any(message.tool_calls for message in self.messages)
 
+    @property
+    def promises_calls(self) -> bool:
+        """Whether it is promised that the answer has calls, or that their arguments are valid."""
+        return self.choice.needs_call or any(self.strict.values())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptToEncode:

@@ -24,24 +24,30 @@ RULES = Chat(
         QUESTION,
     )
 )
-TOOL = {"name": "probe", "description": "Probe.", "parameters": {"type": "object", "properties": {}}}
+CALL = EarlierCall("call00000", "probe", {"x": 1})  # Mistral's templates accept ids of nine characters only
+CALLED = Chat((QUESTION, ChatMessage("assistant", "", (CALL,))), add_generation_prompt=False)
+TOOL = {"name": CALL.name, "description": "Probe.", "parameters": {"type": "object", "properties": {}}}
 Render = Callable[[Chat], str]
 
 
 class TemplateForm(NamedTuple):
-    """The form: whether arguments of calls may be objects, or texts, and whether system messages may stand anywhere."""
+    """The form: whether arguments of calls may be objects, or texts, and whether system messages may stand anywhere.
+
+    `calls_by_id` says that the template writes the id of a call in place of the function's name, as Kimi's do.
+    """
 
     takes_objects: bool = True
     takes_texts: bool = True
     takes_late_systems: bool = True
+    calls_by_id: bool = False
 
     def fitted(self, chat: Chat) -> Chat:
         """Return `chat` in this form.
 
         What is no object is rendered as text, or as no arguments. System messages at the beginning become one, and
-        later ones messages of the user, which tell it at the same place.
+        later ones messages of the user, which tell it at the same place. An id that stands for a name has it.
         """
-        messages = chat.messages
+        messages = tuple(_named_by_ids(chat.messages)) if self.calls_by_id else chat.messages
         if not self.takes_late_systems and any(message.role == SYSTEM for message in messages[1:]):
             messages = tuple(_system_first(messages))
         if any(message.tool_calls for message in messages):
@@ -67,16 +73,17 @@ def form_of(render: Render) -> TemplateForm:
     """Return the form that a template accepts, which `render` shows."""
     takes_objects, takes_texts = (_renders_call(render, arguments) for arguments in ({"x": 1}, '{"x": 1}'))
     rules = _rendered(render, RULES)
+    called = _rendered(render, CALLED)
     return TemplateForm(
         takes_objects=takes_objects or not takes_texts,
         takes_texts=takes_texts,
         takes_late_systems=all(rule in rules for rule in (FIRST, SECOND, LATE)),
+        calls_by_id=CALL.id in called and CALL.name not in called,
     )
 
 
 def _renders_call(render: Render, arguments: Any) -> bool:
-    call = EarlierCall("call00000", "probe", arguments)  # Mistral's templates accept ids of nine characters only
-    called = ChatMessage("assistant", "", (call,))
+    called = ChatMessage("assistant", "", (CALL._replace(arguments=arguments),))
     return bool(_rendered(render, Chat((QUESTION, called), add_generation_prompt=False, tools=(TOOL,))))
 
 
@@ -88,6 +95,20 @@ def _rendered(render: Render, chat: Chat) -> str:
         raise
     except Exception:  # templates are programs and may raise anything
         return ""
+
+
+def _named_by_ids(messages: Sequence[ChatMessage]) -> Iterator[ChatMessage]:
+    """Yield the messages with ids of calls such as `functions.weather:0`, which count those of the chat."""
+    ids: dict[str, str] = {}
+    number = 0
+    for message in messages:
+        calls = []
+        for call in message.tool_calls:
+            ids[call.id] = f"functions.{call.name}:{number}"
+            calls.append(call._replace(id=ids[call.id]))
+            number += 1
+        result = message.tool_call_id
+        yield message._replace(tool_calls=tuple(calls), tool_call_id=ids.get(result, result))
 
 
 def _system_first(messages: Sequence[ChatMessage]) -> Iterator[ChatMessage]:

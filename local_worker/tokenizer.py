@@ -161,7 +161,9 @@ class HuggingFaceTokenizer:
         self._token_bytes = TokenBytes(tokenizer)
         self._decode = decode_of(tokenizer)
         self._token_text = lru_cache(KEPT_TEXTS)(lambda token: self._decode((token,)))
-        self._response_template = response_template(getattr(tokenizer, "response_template", None))
+        self._response_template = response_template(
+            getattr(tokenizer, "response_template", None), str(tokenizer.chat_template), self._knows("tools")
+        )
         self._renderer = ChatRenderer(tokenizer, eos_token_ids)
         self._template = ChatTemplate(
             encode=lambda chat: self._rendered(chat, self._renderer.ids),
@@ -203,9 +205,10 @@ class HuggingFaceTokenizer:
         except Exception as error:  # templates are programs and may raise anything, and repeat the whole chat
             reason = str(error)[:LONGEST_REASON]
             raise InvalidRequest(f"the model's chat template rejects the messages: {reason}", "prompt.chat") from error
-        calls = self._template.format_of_calls if chat.needs_calls else ""
+        calls = self._template.format_of_calls(chat) if chat.needs_calls else ""
+        template = "" if calls and self._template.writes_tools(chat) else self._response_template
         last_text = self.decode(ids[-LAST_TOKENS:])
-        answer = output_format(chat, calls, self._format_of_reasoning, last_text, self._response_template)
+        answer = output_format(chat, calls, self._format_of_reasoning, last_text, template)
         system = "".join(message.content for message in chat.messages if message.role == "system")
         with self._encoding:
             system_ids = self._tokenizer.encode(system, add_special_tokens=False) if system else []

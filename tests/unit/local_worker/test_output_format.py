@@ -69,6 +69,7 @@ def tokenizer(template: str, shipped: object = None) -> HuggingFaceTokenizer:
     backend.decoder = decoders.Fuse()
     backend.add_special_tokens(["<end>", "[TOOL_CALLS]", "[ARGS]"])
     backend.add_tokens([AddedToken("<tool_call>", normalized=False)])
+    backend.add_tokens(sorted({letter for letter in template if not letter.isascii()}))
     made: Any = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<end>")
     made.chat_template = template
     made.response_template = shipped
