@@ -13,6 +13,7 @@ class WorkerAttachment:
 
     def __init__(self, hello: scheduler_pb2.Hello, member: Member) -> None:
         self.member = member
+        self.worker = hello.worker  # its name
         models = served_models(hello)
         self._described = scheduler_pb2.Member(
             worker=hello.worker, instance=hello.instance, address=hello.address, model=models[0], models=models
@@ -22,11 +23,6 @@ class WorkerAttachment:
         self.view = self._view()  # for gateways; replaced, and never changed
         self._commands: asyncio.Queue[scheduler_pb2.WorkerCommand | None] = asyncio.Queue()
         self._commands.put_nowait(scheduler_pb2.WorkerCommand(attached=scheduler_pb2.Attached()))
-
-    @property
-    def worker(self) -> str:
-        """The name of the attached worker."""
-        return self.member.identity.worker
 
     def loaded(self, load: scheduler_pb2.Load) -> None:
         """Replace the load by the latest report, without the services per client, which ClientServiceTable keeps."""

@@ -26,7 +26,7 @@ class Assignment:
     """The booking of a request at a worker.
 
     `booked` is what the policy booked for it, in micro-units; less once `is_computed`, its prompt. `expected` tells
-    whether the index expects its blocks there; `source` is the Dispatch stream that asked, if any.
+    whether the index expects its blocks there; `source` is the Dispatch stream that asked, until the worker accepts it.
     """
 
     request: RouteRequest
@@ -91,7 +91,7 @@ class Dispatcher:
         """Undo an assignment that the gateway withdrew; if a worker has accepted it, that worker's report ends it."""
         key = (request_id, attempt)
         assignment = self._assignments.get(key)
-        if assignment is not None and self._is_unaccepted(key, assignment):
+        if assignment is not None and assignment.source is not None:
             self._take(key)
             self._undo(assignment)
             self._remember(key)
@@ -108,7 +108,7 @@ class Dispatcher:
         assignment = self._assignments.get(key)
         if assignment is not None:
             if assignment.member is member:
-                self._is_accepted(key, assignment)
+                self._settle_source(key, assignment)
         elif self._fleet.is_current(member):
             # A withdrawal may overtake the worker's report, and a worker that attaches again repeats its requests.
             if key in self._undone:
@@ -248,17 +248,15 @@ class Dispatcher:
         return assignment
 
     def _take(self, key: AttemptKey) -> None:
-        self._is_accepted(key, self._assignments.pop(key))
+        self._settle_source(key, self._assignments.pop(key))
 
-    def _is_accepted(self, key: AttemptKey, assignment: Assignment) -> None:
-        source = assignment.source
-        if source is not None and self._is_unaccepted(key, assignment):
+    def _settle_source(self, key: AttemptKey, assignment: Assignment) -> None:
+        """Record that an assignment no longer depends on the stream that asked for it: it is accepted, or over."""
+        source, assignment.source = assignment.source, None
+        if source is not None:
             del self._unaccepted[source][key]
             if not self._unaccepted[source]:
                 del self._unaccepted[source]
-
-    def _is_unaccepted(self, key: AttemptKey, assignment: Assignment) -> bool:
-        return assignment.source is not None and key in self._unaccepted.get(assignment.source, {})
 
     def _undo(self, assignment: Assignment) -> None:
         member = assignment.member
