@@ -13,7 +13,7 @@ from fairlead.token_ids import TOKEN_BYTES
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
 from gateway.call import Call, CallRequest, Receive
 from gateway.core.call_admission import CallAdmission
-from gateway.core.client_limits import HeldBytesLimiter, below
+from gateway.core.client_limits import HeldBytesLimiter, counted_as
 from gateway.interactions import CallInteractions
 from gateway.tenants import CallerIdentity, Credentials, Tenants
 from gateway.upstream.cluster import Cluster
@@ -140,7 +140,7 @@ class Admission:
         identity, permit, model, message = request.identity, request.permit, request.model, request.message
         to_encode = worker_pb2.EncodeRequest(
             prompt=message.prompt,
-            client=_counted_as(call),
+            client=counted_as(call.client, background=call.background),
             model=model.name,
             cache_scope=self._cache_scope(identity),
             public_system=begins_publicly(message.prompt, self._profiles.app(call.app).public_system),
@@ -218,7 +218,7 @@ class Admission:
 
     def _wait(self, call: Call) -> None:
         """Count the prompt among those that wait to be tokenized; raise ClientLimit."""
-        request, client = call.request, _counted_as(call)
+        request, client = call.request, counted_as(call.client, background=call.background)
         size = request.message.prompt.ByteSize()
         self._waiting_prompts.add(client, size)
         request.waiting = ExitStack()
@@ -284,11 +284,6 @@ class Admission:
         )
         # A worker charges less than the whole prompt if it had cached a part of it.
         return measured._replace(cost=math.ceil(usage.service)) if usage.service else measured
-
-
-def _counted_as(call: Call) -> str:
-    """Return the name under which a call counts where calls wait, or are limited, beside those of others."""
-    return below(call.client) if call.background else call.client
 
 
 def expected_tokens(prompt: common_pb2.Prompt) -> int:

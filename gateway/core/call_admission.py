@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 from fairlead.errors import error_for
-from gateway.core.client_limits import OpenCallLimiter, below
+from gateway.core.client_limits import OpenCallLimiter, counted_as
 from throttler.core.budget import BudgetDemand, TokenUse
 from throttler.core.decider import Arrival, Decider, Permit
 from throttler.core.interactions import FinishedInteraction
@@ -26,7 +26,8 @@ class CallAdmission(Generic[Call]):
         self._decider = decider
         self._open_calls = open_calls
         self._permits: dict[Call, Permit] = {}
-        self._open: dict[Call, None] = {}  # not those that only the limit on open calls refused
+        # The names under which calls count; not of those that only the limit on open calls refused.
+        self._open: dict[Call, str] = {}
 
     def admit(self, call: Call, arrival: Arrival, now: float) -> Permit | QuotaDemand | BudgetDemand:
         """Admit a call; raise the FairleadError that refuses it.
@@ -40,8 +41,9 @@ class CallAdmission(Generic[Call]):
         if isinstance(decision, Rejected):
             raise error_for(decision.outcome, decision.message, retry_after=decision.retry_after)
         self._permits[call] = decision
-        self._open_calls.open(_counted_as(arrival), decision.protected)
-        self._open[call] = None
+        name = counted_as(arrival.caller.client, background=arrival.background)
+        self._open_calls.open(name, decision.protected)
+        self._open[call] = name
         return decision
 
     @property
@@ -79,14 +81,7 @@ class CallAdmission(Generic[Call]):
         assert len(self._open) <= self._open_calls.count, f"{len(self._open)} open, {self._open_calls.count} counted"
 
     def _release(self, call: Call) -> Permit | None:
-        permit = self._permits.pop(call, None)
-        if permit is not None and call in self._open:
-            del self._open[call]
-            self._open_calls.close(_counted_as(permit.arrival))
-        return permit
-
-
-def _counted_as(arrival: Arrival) -> str:
-    """Return the name under which an open call counts."""
-    client = arrival.caller.client
-    return below(client) if arrival.background else client
+        name = self._open.pop(call, None)
+        if name is not None:
+            self._open_calls.close(name)
+        return self._permits.pop(call, None)

@@ -19,9 +19,9 @@ BACKGROUND = "(background)"
 OF_FREE = 4  # a tenant may hold this many times as much as is free
 
 
-def below(client: str) -> str:
-    """Return the name under which the background calls of `client` count."""
-    return f"{BACKGROUND}/{client}"
+def counted_as(client: str, *, background: bool) -> str:
+    """Return the name under which calls of `client` count."""
+    return f"{BACKGROUND}/{client}" if background else client
 
 
 class DynamicThreshold:

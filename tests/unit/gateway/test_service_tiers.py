@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fairlead.errors import QueueFull
 from fairlead.v1 import inference_pb2_grpc, scheduler_pb2
-from gateway.core.client_limits import OpenCallLimiter, below
+from gateway.core.client_limits import OpenCallLimiter, counted_as
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Fleet
@@ -106,7 +106,7 @@ def test_background_calls_leave_half_of_all_open_calls_to_others(callers: list[s
     limiter, count = OpenCallLimiter(per_client=100, total=40), 0
     for caller in callers:
         try:
-            limiter.open(below(caller), protected=False)
+            limiter.open(counted_as(caller, background=True), protected=False)
         except QueueFull:
             continue
         count += 1
