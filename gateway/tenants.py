@@ -113,10 +113,11 @@ class _ApiKey:
         self.tenant = tenant
         self._name = name
         self._users = NamedUsers(tenant.max_users)
+        self._unnamed = self._identity(tenant.name, None)  # of calls that name no user
 
     def identify(self, named: str) -> CallerIdentity:
         if not named:
-            return self._identity(self.tenant.name, None)
+            return self._unnamed
         if not self.tenant.trusted_users:
             raise PermissionDenied(f"metadata {USER}: this key may not name users")
         try:
