@@ -7,12 +7,10 @@ import msgspec
 from msgspec import Meta
 
 from fairlead.errors import InvalidRequest
-from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.http.api import Generation
 from gateway.http.chat_prompt import Message, chat_prompt
 from gateway.http.choices import ChoicesAnswer, ChoicesFormat
-from gateway.http.constraint import ChatSchemaFormat, JsonObjectFormat, TextFormat
 from gateway.http.decoding import check_supported, decode
 from gateway.http.logprobs import ChatLogprobs
 from gateway.http.parameters import HARMLESS, Alternatives, Parameters, Unsupported
@@ -50,11 +48,6 @@ class ChatCompletionRequest(Parameters, kw_only=True):
     parallel_tool_calls: bool | None = None
 
     @property
-    def format(self) -> TextFormat | JsonObjectFormat | ChatSchemaFormat | None:
-        """The format of the message, if it has one. An output that has to be a call has no message."""
-        return None if needs_call(self._choice) else self.response_format
-
-    @property
     def names(self) -> dict[str, str]:
         """See ParsedRequest."""
         names = super().names
@@ -63,8 +56,9 @@ class ChatCompletionRequest(Parameters, kw_only=True):
         )
 
     def generations(self) -> Sequence[Generation]:
-        """See ParsedRequest."""
-        sampling = self.sampling()
+        """See ParsedRequest. An output that has to be a call has no message, and so no format."""
+        choice = tool_choice(self.tool_choice, self.parallel_tool_calls)
+        sampling = self.sampling(None if needs_call(choice) else self.response_format)
         if self.max_completion_tokens is not None:
             sampling.max_tokens = bounded(self.max_completion_tokens)
         if self.logprobs:
@@ -77,7 +71,7 @@ class ChatCompletionRequest(Parameters, kw_only=True):
             self.continue_final_message,
             self.chat_template_kwargs,
             tools_to_offer(self.tools, self.tool_choice),
-            self._choice,
+            choice,
             self.wishes(),
         )
         return [Generation(prompt, drawn(sampling, number)) for number in range(self.n or 1)]
@@ -90,10 +84,6 @@ class ChatCompletionRequest(Parameters, kw_only=True):
             for index in message.left_out_parts
         ]
         return [*super().left_out(granted), *left_out_tools(self.tools), *parts]
-
-    @property
-    def _choice(self) -> common_pb2.ToolChoice:
-        return tool_choice(self.tool_choice, self.parallel_tool_calls)
 
     def answer(self, call: Call) -> ChoicesAnswer:
         """See ParsedRequest."""

@@ -62,7 +62,7 @@ class ChoicesAnswer:
             "model": call.model,
         }
         self._head = b"data: " + msgspec.json.encode({"object": form.chunk, **self._named})[:-1] + b',"choices":['
-        self._tail = b',"usage":null}\n\n' if asked.includes_usage else b"}\n\n"
+        self._tail = b',"usage":null}\n\n' if self._includes_usage else b"}\n\n"
         self._after_text = form.close + NO_LOGPROBS + GOES_ON
         self._counted: dict[int, int] | None = {} if asked.counts_tokens else None  # tokens by index
         self._further: dict[int, bytes] = {}  # by index: what stands before its further text

@@ -74,7 +74,7 @@ class CompletionRequest(UnsupportedByCompletions, kw_only=True):
             raise InvalidRequest(f"{limit}, got {len(prompts)} prompts with n = {choices}", "prompt")
         if self.echo:
             _check_echo(sum(len(prompt) for prompt in prompts) * choices)
-        sampling = self.sampling()
+        sampling = self.sampling(self.response_format)
         if self.logprobs is not None:
             sampling.logprobs = self.logprobs
             if self.echo:

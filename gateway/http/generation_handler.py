@@ -56,9 +56,11 @@ class CollectedOutput:
 
 
 def _size(logprobs: Iterable[object]) -> int:
-    tokens = cast("Iterable[msgspec.Raw | TextToken]", logprobs)
-    texts = (token if isinstance(token, msgspec.Raw) else token.top for token in tokens)
-    return sum(TOKEN + (0 if text is None else memoryview(text).nbytes) for text in texts)
+    size = 0
+    for token in cast("Iterable[msgspec.Raw | TextToken]", logprobs):
+        text = token if isinstance(token, msgspec.Raw) else token.top
+        size += TOKEN + (0 if text is None else memoryview(text).nbytes)
+    return size
 
 
 class HttpCaller:
@@ -135,6 +137,7 @@ class GenerationHandler:
         self._timer: asyncio.TimerHandle | None = None
         self._pinging: asyncio.Task[None] | None = None
         self._asked: ParsedRequest | None = None
+        self._is_streamed = False
         self._unknown: Sequence[str] = ()  # fields of the body
         self._answer: Answer | None = None
         self._outputs: list[CollectedOutput] = []
@@ -189,7 +192,6 @@ class GenerationHandler:
         body = await self._request.body(self._bodies)
         self._calls[0].body_bytes = len(body)
         asked = self._asked = self._api(body)
-        self._request.dialect = self._request.dialect.renamed(asked.names)
         if asked.stored_bytes:
             self._calls[0].body_bytes += asked.stored_bytes
             await self._bodies.turns.turn(self._request.payer, asked.stored_bytes)
@@ -197,7 +199,8 @@ class GenerationHandler:
         request = self._call_request(asked, first)
         self._unknown = [*islice(unknown_fields(body, asked.body_type), MOST)]
         self._outputs = [CollectedOutput() for _ in range(1 + len(others))]
-        if asked.is_streamed:
+        self._is_streamed = asked.is_streamed
+        if self._is_streamed:
             self._timer = self._loop.call_later(PING_SECONDS, self._ping)
         for index, other in enumerate(others, 1):
             self._begin(index, partial(self._call_request, asked, other))
@@ -237,8 +240,7 @@ class GenerationHandler:
         if self._stream.is_open:
             self._stream.write_now(self._writer().chunk(index, self._calls[index], chunk))
             return True
-        assert self._asked is not None
-        if self._asked.is_streamed:
+        if self._is_streamed:
             return False
         self._hold(index, chunk)
         return True
@@ -262,8 +264,7 @@ class GenerationHandler:
             self._stream.break_off(self._writer().error(error))
 
     async def _finish(self, index: int, last: OutputChunk | None) -> None:
-        assert self._asked is not None
-        if self._asked.is_streamed:
+        if self._is_streamed:
             await self._stream.write(self._writer().finished(index, self._calls[index], last))
         elif last is not None:
             self._hold(index, last)
@@ -275,8 +276,7 @@ class GenerationHandler:
         return self._answer
 
     async def _complete(self) -> None:
-        assert self._asked is not None
-        if self._asked.is_streamed:
+        if self._is_streamed:
             await self._stream.close(self._writer().closing(self._calls))
         else:
             body = self._writer().whole(self._calls, [output.whole() for output in self._outputs])
@@ -286,6 +286,8 @@ class GenerationHandler:
         if self._request.has_begun:
             await self._stream.close(self._writer().error(error))
         else:
+            if self._asked is not None:
+                self._request.dialect = self._request.dialect.renamed(self._asked.names)
             await self._request.refuse(error, self._calls[0].request_id, self._headers())
 
     def _headers(self) -> Headers:

@@ -26,6 +26,7 @@ TYPED = {  # fields of the typed request, by the parameters that name them inste
 }
 Alternatives = Annotated[int, msgspec.Meta(ge=0, le=MAX_LOGPROBS)]  # most likely tokens at a position
 Given = tuple[str, common_pb2.SamplingParams]  # a parameter's name, and the constraint for which it asks
+Format = TextFormat | JsonObjectFormat | ChatSchemaFormat
 Choices = Annotated[int, msgspec.Meta(ge=1, le=MAX_CALLS)]
 
 
@@ -101,7 +102,7 @@ class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True):
 class Parameters(Unsupported, kw_only=True):
     """Fields that chat completions and completions have in common; at most one of them constrains the output."""
 
-    response_format: TextFormat | JsonObjectFormat | ChatSchemaFormat | None = None
+    response_format: Format | None = None
     structured_outputs: StructuredOutputs | None = None
     guided_json: str | Schema | None = None
     guided_regex: str | None = None
@@ -158,30 +159,24 @@ class Parameters(Unsupported, kw_only=True):
         """See ParsedRequest."""
         return without_effect(self.wishes(), granted)
 
-    def sampling(self) -> common_pb2.SamplingParams:
-        """Return how tokens are chosen, with OpenAI's defaults; raises InvalidRequest for two constraints."""
+    def sampling(self, form: Format | None) -> common_pb2.SamplingParams:
+        """Return how tokens are chosen for an output of the format `form`, with OpenAI's defaults.
+
+        Raise InvalidRequest for two constraints.
+        """
         sampling = self.parameters(self.max_tokens, [self.stop] if isinstance(self.stop, str) else self.stop)
         if self.logit_bias:
             check_biases(len(self.logit_bias))
             sampling.logit_bias.update(self.logit_bias)
-        self._constrain(sampling)
-        return sampling
-
-    @property
-    def format(self) -> TextFormat | JsonObjectFormat | ChatSchemaFormat | None:
-        """The format of the output's text, if it has one."""
-        return self.response_format
-
-    def _constrain(self, sampling: common_pb2.SamplingParams) -> None:
-        """Add the constraint to `sampling`; raises InvalidRequest if several are given."""
-        given = [*self._given()]
+        given = [*self._constraints(form)]
         if len(given) > 1:
             raise InvalidRequest(f"not together with {given[0][0]}: an output has one constraint", given[1][0])
         for _, constraint in given:
             sampling.MergeFrom(constraint)
+        return sampling
 
-    def _given(self) -> Iterator[Given]:
-        match self.format:
+    def _constraints(self, form: Format | None) -> Iterator[Given]:
+        match form:
             case JsonObjectFormat():
                 yield "response_format", common_pb2.SamplingParams(json_object=True)
             case ChatSchemaFormat(json_schema):

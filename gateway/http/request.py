@@ -21,7 +21,7 @@ class HttpRequest:
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.is_head = scope["method"] == "HEAD"  # then it is answered as GET, and uvicorn omits the body
         self.method: str = "GET" if self.is_head else scope["method"]
-        self.path = "/" + "/".join(part for part in scope["path"].split("/") if part)  # of a base URL with a slash, too
+        self.path = "/" + "/".join(filter(None, scope["path"].split("/")))  # of a base URL with a slash, too
         self.scheme: str = scope["scheme"]
         self.query: str = scope["query_string"].decode("latin-1")
         self.headers = {name.decode("latin-1"): value.decode(errors="replace") for name, value in scope["headers"]}
