@@ -94,7 +94,7 @@ class Message(msgspec.Struct):
         """Return the message's text; raises InvalidRequest for what is not text, but in the result of a tool."""
         if self.role == "tool":
             return result_text(self.content)
-        return text_of(content_of(self.content, f"{place}.content"), f"{place}.content", TEXTS)
+        return text_of(content_of(self.content, place), f"{place}.content", TEXTS)
 
 
 def chat_prompt(
