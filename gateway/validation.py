@@ -166,8 +166,9 @@ def _check_chat(chat: common_pb2.Chat) -> None:
     count = len(chat.messages)
     _require(count > 0, "must hold at least 1 message, got 0", "prompt.chat.messages")
     for index, message in enumerate(chat.messages):
-        field = f"prompt.chat.messages[{index}].role"
-        _require(message.role in ROLES, f"must be one of {', '.join(ROLES)}, got {message.role[:MAX_NAME]!r}", field)
+        if message.role not in ROLES:
+            problem = f"must be one of {', '.join(ROLES)}, got {message.role[:MAX_NAME]!r}"
+            raise InvalidRequest(problem, f"prompt.chat.messages[{index}].role")
     is_said = any(message.content or message.tool_calls for message in chat.messages)
     _require(is_said, "at least 1 message must not be empty", "prompt.chat.messages")
     check_tools(chat)
