@@ -4,13 +4,13 @@ A call is told as soon as its name and the beginning of its arguments are there,
 They are therefore passed on as the model writes them, complete or not. What is written otherwise may be a loose call.
 """
 
-import json
 import re
 from collections.abc import Collection
 
 from fairlead.output.brackets import Brackets
 from fairlead.output.events import Arguments, CallBegun
 from fairlead.output.loose_call import loose_call
+from fairlead.output.model_json import JsonWriter
 from fairlead.output.source import MOST_HEAD, Grammar, Source, skip_space
 
 STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
@@ -20,10 +20,9 @@ _HEAD = re.compile(
 )
 _FIRST_KEYS = ('"name"', '"type"', '"id"')
 _BEFORE_BRACKET = re.compile(rf'\{{(?:[^"{{}}\[\]]|{STRING})*', re.DOTALL)
-# A quotation mark, an escape, a control character; outside of strings a word of Python, a comma before a bracket.
-_MARK = re.compile(r'"|\\.|[\x00-\x1f]|True|False|None|,(?=\s{0,32}[}\]])', re.DOTALL)
-_WORDS = {"True": "true", "False": "false", "None": "null", ",": ""}
-_UNDECIDED = re.compile(r"(?:T|Tr|Tru|F|Fa|Fal|Fals|N|No|Non|,\s{0,32})\Z")  # an end that may become such a mark
+_UNDECIDED = re.compile(
+    r"(?:T|Tr|Tru|F|Fa|Fal|Fals|N|No|Non|,\s{0,32})\Z"
+)  # an end that may become a JsonWriter's mark
 
 
 def json_call(source: Source, number: int, lead: re.Pattern[str], offered: Collection[str] | None) -> Grammar[bool]:
@@ -71,12 +70,8 @@ def _may_begin(fields: str) -> bool:
 
 
 def json_object(source: Source, number: int) -> Grammar[None]:
-    """Read arguments: up to the bracket that closes the first one, or to what JSON does not allow.
-
-    Control characters in strings, such as the line breaks that models write there, are told as JSON wants them, and so
-    are words of Python and a comma too many.
-    """
-    brackets, strings, undecided = Brackets(), _Strings(), ""
+    """Read arguments: up to the bracket that closes the first one, or to what not even a model writes as JSON."""
+    brackets, writer, undecided = Brackets(), JsonWriter(), ""
     while True:
         size, is_over = brackets.read(source.held)
         if source.is_ended and not is_over:
@@ -85,7 +80,7 @@ def json_object(source: Source, number: int) -> Grammar[None]:
         end = None if is_whole or brackets.is_in_string else _UNDECIDED.search(text)
         text, undecided = (text[: end.start()], end[0]) if end else (text, "")
         if text:
-            yield Arguments(number, strings.escaped(text))
+            yield Arguments(number, writer.written(text))
         if is_whole:
             return
         yield None
@@ -100,22 +95,3 @@ def _skip_object(source: Source) -> Grammar[None]:
         if is_over or source.is_ended:
             return
         yield None
-
-
-class _Strings:
-    """Follows JSON that is read in pieces, none of which ends within a mark."""
-
-    def __init__(self) -> None:
-        self._is_in_string = False
-
-    def escaped(self, text: str) -> str:
-        """Return the next piece with the control characters in its strings escaped, and between them JSON's words."""
-        return _MARK.sub(self._written, text)
-
-    def _written(self, found: re.Match[str]) -> str:
-        mark = found[0]
-        if mark == '"':
-            self._is_in_string = not self._is_in_string
-        if self._is_in_string:
-            return json.dumps(mark)[1:-1] if mark < " " else mark
-        return _WORDS.get(mark, mark)

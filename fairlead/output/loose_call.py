@@ -51,7 +51,7 @@ def loose_call(source: Source, number: int, lead: re.Pattern[str], offered: Coll
 
 def _may_be_call(text: str) -> bool:
     """Return whether an object that begins with `text` may be a call, by its first key."""
-    inner = text[1:].lstrip()
+    inner = text[1:].lstrip().replace("'", '"')
     return text[:1] in ("{", "") and any(f'"{key}"'.startswith(inner[: len(key) + 2]) for key in KEYS)
 
 

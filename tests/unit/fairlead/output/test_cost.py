@@ -28,6 +28,8 @@ PIECES = (
 LOOSE = (
     '<tool_call>{"arguments": {}, "name": "f"}</tool_call>',
     '<tool_call>{"arguments": {',
+    "{'arguments': {'a': '",
+    "<tool_call>{'name': 'f', 'arguments': {'a': True}}</tool_call>",
     '{"name": "',
     "<function=f>",
     "<function=f><parameter=a></parameter></function>",

@@ -1,7 +1,10 @@
 """Calls a little off the format of a model, which models write now and then."""
 
+import json
+
 import pytest
 
+from fairlead.output.model_json import read_json
 from fairlead.output.parser import FORMATS
 from fairlead.output.thinking import END, MOST_HELD
 from tests.unit.fairlead.output.test_parser import CALL, PARIS, parsed
@@ -20,6 +23,8 @@ LOOSE = {
     '{"function": "weather", "arguments": {"city": "Paris"}}': '{"city": "Paris"}',
     '{"name": "weather", "args": {"city": "Paris"}}': '{"city": "Paris"}',
     '{"input": {"city": "Paris"}, "name": "weather"}': '{"city": "Paris"}',
+    "{'name': 'weather', 'arguments': {'city': \"Paris'\", 'now': True}}": '{"city": "Paris\'", "now": true}',
+    """{'name': 'weather', 'arguments': '{"city": "Paris"}'}""": '{"city": "Paris"}',
 }
 WRITTEN = {  # in a format, but a little off it
     "hermes": [
@@ -41,7 +46,13 @@ WRITTEN = {  # in a format, but a little off it
         "<tool_call>\n<function=weather>\n<parameter=city>\nParis\n</function>\n</tool_call>",
     ],
 }
-PYTHON = """{"a": [True, None , False,\n], "b": "True, }",}"""
+NEARLY = {  # JSON, and what it becomes
+    """{"a": [True, None , False,\n], "b": "True, }",}""": '{"a": [true, null , false\n], "b": "True, }"}',
+    r"""{'a': 'it\'s "so"}', "b": [ '\x41'], 'c': ''}""": r"""{"a": "it's \"so\"}", "b": [ "\u0041"], "c": ""}""",
+    r"""{"a": "it\'s \d+\.\x41 \n\u0041"}""": r"""{"a": "it's \\d+\\.\\x41 \n\u0041"}""",
+    r"""{"b": "C:\dir\\"}""": r"""{"b": "C:\\dir\\"}""",
+    '{"a": "one \\\ntwo"}': r'{"a": "one \\\ntwo"}',
+}
 LOST = '{"name": "weather", "city": "Paris"}'  # as a call it would have no arguments
 WRAPPED = {"hermes": "<tool_call>\n{}\n</tool_call>", "llama": "{}", "mistral": "[TOOL_CALLS] [{}]"}
 
@@ -113,11 +124,19 @@ def test_so_much_of_a_call_in_reasoning_is_held_back(spare: int) -> None:
     assert (PARIS in thought.parts) == bool(spare)
 
 
+@pytest.mark.parametrize("written", NEARLY)
 @pytest.mark.parametrize("name", WRAPPED)
-def test_arguments_that_are_told_as_they_arrive_have_the_words_of_json(name: str) -> None:
-    text = WRAPPED[name].replace("{}", CALL.replace('{"city": "Paris"}', PYTHON))
-    told = ("call", "weather", '{"a": [true, null , false\n], "b": "True, }"}')
-    assert parsed([text], name).parts == parsed([*text], name).parts == [told]
+def test_arguments_that_are_told_as_they_arrive_are_json(name: str, written: str) -> None:
+    told = NEARLY[written]
+    assert read_json(written) == json.loads(told)
+    text = WRAPPED[name].replace("{}", CALL.replace('{"city": "Paris"}', written))
+    assert parsed([text], name).parts == parsed([*text], name).parts == [("call", "weather", told)]
+
+
+@pytest.mark.parametrize("text", ["it's", "{'a': it's}", "{'a' 'b'}", "{'a': 'b'", "{'a': NaN}", "('a', 'b')"])
+def test_a_text_that_is_not_even_nearly_json_has_no_value(text: str) -> None:
+    with pytest.raises(ValueError, match=r"line 1 column|no number"):
+        read_json(text)
 
 
 @pytest.mark.parametrize("name", WRAPPED)

@@ -76,6 +76,7 @@ FRAGMENTS = [
         "</function>\n</tool_call>",
         "\n<parameter=a>\n",
         "<parameter name='a'>",
+        *["'", "\\'", "\\d", "\\x41", "{'a': 'b'}", "{'name': 'f', 'arguments': {'a': \"it's\"}}"],
         "None}",
         "None",
         "Tru",

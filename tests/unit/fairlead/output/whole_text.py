@@ -1,6 +1,5 @@
 """A naive parser of whole outputs: it looks at one character after the other, and has all of them at hand."""
 
-import ast
 import json
 import re
 from typing import Any, NamedTuple
@@ -15,10 +14,12 @@ CALL = re.compile(
     re.DOTALL,
 )
 ARGUMENTS = ("arguments", "parameters", "args", "params", "input")
-LOOSE = rf'\{{\s*"(?:name|type|id|function|{"|".join(ARGUMENTS)})"'
+LOOSE = rf"""\{{\s*["'](?:name|type|id|function|{"|".join(ARGUMENTS)})["']"""
 MARKED = ("hermes", "qwen_coder", "glm")
 CALL_HEAD = r'\s*(?:\{\s*"name"\s*:\s*"([^"\\]+)"|<function=([^<>\s]+)>|([\w.\-]+)\s*(?:<arg_key>|</tool_call>))'
 WORDS = {"True": "true", "False": "false", "None": "null"}
+MARK = r"\\.|True|False|None|."
+ESCAPES = {"'": "'", **{letter: f"\\{letter}" for letter in '"\\/bfnrtu'}}
 TOOLS = ("f", "weather", "clock")
 LEADS = {"hermes": r"(?:[\s\[,]|\{(?=\s*\{))*", "llama": r"[\s;,\[]*", "mistral": r"[\s\[,]*"}
 NAMED = r"\s*([\w.\-]+)\s*(?:\[CALL_ID\]\s*\w*\s*)?(\[ARGS\])?\s*(?=\{)"
@@ -202,33 +203,42 @@ def loose_at(text: str, begin: int) -> tuple[tuple[str, str, str], int] | None:
 
 
 def value_of(text: str) -> Any:
-    """Return the value of JSON, or of a literal of Python."""
+    """Return the value of JSON, or of what becomes JSON."""
     try:
         return json.loads(text)
     except ValueError:
-        return json.loads(json.dumps(ast.literal_eval(text.strip()), allow_nan=False))
+        return json.loads(escaped(text))
 
 
 def escaped(arguments: str) -> str:
-    """Escape the control characters in strings, and between them write words of Python and commas as JSON has them."""
-    strings = re.split(f"({STRING}|{STRING[:-1]}$)", arguments, flags=re.DOTALL)
-    for place in range(0, len(strings), 2):
-        between = re.sub(r",(?=\s{0,32}[}\]])", "", strings[place])
-        strings[place] = re.sub("(True|False|None)", lambda word: WORDS[word[0]], between)
-    arguments = "".join(strings)
-    return re.sub(STRING[:-1], lambda found: re.sub(r"\\.|[\x00-\x1f]", control, found[0], flags=re.DOTALL), arguments)
+    """Write as JSON what is nearly so, one mark after the other."""
+    written, quote = "", ""
+    while arguments:
+        mark = re.match(MARK, arguments, re.DOTALL)[0]  # type: ignore[index]
+        arguments = arguments[len(mark) :]
+        if not quote:
+            quote = mark if mark in "\"'" else ""
+            written += '"' if quote else WORDS.get(mark, mark)
+            written = re.sub(r",(?=\s{0,32}[}\]]$)", "", written) if mark in "]}" else written
+        elif mark == quote:
+            written, quote = written + '"', ""
+        elif len(mark) == 2 and mark[0] == "\\":
+            written += "\\u00" if mark + quote == "\\x'" else ESCAPES.get(mark[1], "\\\\" + control(mark[1]))
+        else:  # a backslash at the end is half of an escape
+            written += mark if mark == "\\" else control(mark)
+    return written
 
 
-def control(found: re.Match[str]) -> str:
-    return found[0] if len(found[0]) > 1 else json.dumps(found[0])[1:-1]
+def control(letters: str) -> str:
+    return json.dumps(letters, ensure_ascii=False)[1:-1]
 
 
 def balanced(text: str, at: int, closing: list[str]) -> int:
     """Return where the brackets that are open at `at` are closed, or the first character that is no JSON."""
     while at < len(text):
         mark = text[at]
-        if mark == '"':
-            string = re.compile(STRING, re.DOTALL).match(text, at)
+        if mark == '"' or (mark == "'" and re.search(r"[{\[,:]\s*$", text[:at])):
+            string = re.compile(STRING.replace('"', mark), re.DOTALL).match(text, at)
             if string is None:
                 return len(text)
             at = string.end()
