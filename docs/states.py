@@ -10,7 +10,7 @@ from pathlib import Path
 from gateway.core.call_events import Event
 from gateway.core.call_states import TRANSITIONS as CALL_TRANSITIONS
 from gateway.core.call_states import CallState
-from local_worker.core.request_states import HOLDERS, TRANSITIONS, RequestEvent, RequestState
+from local_worker.core.machine import HOLDERS, TRANSITIONS, RequestEvent, RequestState
 
 PAGE = Path(__file__).parent / "architecture.md"
 

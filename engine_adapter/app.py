@@ -15,7 +15,7 @@ from engine_adapter.tokenizer import EngineTokenizer
 from engine_adapter.vllm_api import VllmApi
 from fairlead.v1 import scheduler_pb2
 from local_worker.backend import Backend
-from local_worker.core.accounts.levels import FairnessLevels
+from local_worker.core.accounts.tree import FairnessLevels
 from local_worker.core.engine_cache import EngineCache
 from local_worker.core.events import WorkerUpdate
 from local_worker.core.external import ExternalBatch, ExternalQueue, LongPrompts

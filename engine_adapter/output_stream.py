@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 from engine_adapter.engine_api import OutputPiece
 from engine_adapter.vllm_api import VllmApi
-from local_worker.core.engine_text import EngineText
+from local_worker.core.output_text import EngineText
 from local_worker.core.request import Request
 from local_worker.hugging_face_decoder import LONGEST_CHARACTER, REPLACEMENT
 

@@ -8,7 +8,7 @@ from fairlead.v1 import scheduler_pb2
 from local_worker import sizes
 from local_worker.backend import Backend
 from local_worker.config import WorkerConfig
-from local_worker.core.accounts.levels import FairnessLevels
+from local_worker.core.accounts.tree import FairnessLevels
 from local_worker.core.batcher import Batcher
 from local_worker.core.events import WorkerUpdate
 from local_worker.core.limits import AdmissionMode, BatchLimits

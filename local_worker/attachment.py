@@ -10,9 +10,8 @@ import grpc
 
 from fairlead.rpc.cancellation import reraise_cancellation
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
-from local_worker.core.events import RequestAccepted, RequestEnded, WorkerUpdate
-from local_worker.core.load import ClientAccountReport
-from local_worker.core.report_pacing import ReportPacing
+from local_worker.core.delivery import ReportPacing
+from local_worker.core.events import ClientAccountReport, RequestAccepted, RequestEnded, WorkerUpdate
 from local_worker.core.request import Request
 from local_worker.wire import to_accepted, to_block_runs, to_client_service, to_computed_prompt, to_request_end
 from local_worker.worker_snapshot import SlowerBlocks, WorkerSnapshot

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from local_worker.core.device_sizes import BLOCK_TOKENS, check_sizes
-from local_worker.core.limits import AdmissionMode
+from local_worker.core.limits import BLOCK_TOKENS, AdmissionMode, check_sizes
 from local_worker.engine_choice import CacheSize, EngineChoice
 from local_worker.worker_options import WorkerOptions
 from serving.config import ConfigError, check_positive, option, require

@@ -25,9 +25,8 @@ from local_worker.core.machine import (
     TimePassed,
     WorkerMachine,
 )
-from local_worker.core.plan import Plan
+from local_worker.core.plan import Plan, PlanDelay
 from local_worker.core.request import Request
-from local_worker.core.step_pace import PlanDelay
 
 log = logging.getLogger(__name__)
 # Consecutive failed steps after which the worker reports itself as unhealthy: more than one batch is affected.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from opentelemetry.metrics import Meter
 
 from fairlead.v1 import scheduler_pb2
-from local_worker.core.load import ClientAccountReport
+from local_worker.core.events import ClientAccountReport
 from serving.cost import MICRO
 from serving.telemetry.metrics import OTHER, CappedLabel
 

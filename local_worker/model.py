@@ -9,7 +9,7 @@ from pathlib import Path
 
 from local_worker.config import WorkerConfig
 from local_worker.core.batch import Engine
-from local_worker.core.device_sizes import BLOCK_TOKENS, SIZES
+from local_worker.core.limits import BLOCK_TOKENS, SIZES
 from local_worker.engine.lora_adapter import find_adapter
 from local_worker.engine.model_files import folder_of, log_once, resolve, revision
 from local_worker.engine.vllm.environment import prepare, read_arguments

@@ -1,8 +1,7 @@
 """The worker's limits: the configured values, and the device's defaults for the others."""
 
 from local_worker.config import WorkerConfig
-from local_worker.core.device_sizes import SIZES
-from local_worker.core.limits import AdmissionMode, BatchLimits
+from local_worker.core.limits import SIZES, AdmissionMode, BatchLimits
 from local_worker.worker_options import WorkerOptions
 
 # Requests. A full queue drops those of the client with most; this also bounds requests that are never dropped.

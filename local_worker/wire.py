@@ -15,9 +15,8 @@ from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 from fairlead.errors import FairleadError, InvalidRequest
 from fairlead.token_ids import pack_ids
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
-from local_worker.core.events import RequestAccepted, RequestEnded, RequestEvents
-from local_worker.core.load import ClientAccountReport, EngineLoad
-from local_worker.core.logprobs import SpelledLogprobs
+from local_worker.core.events import ClientAccountReport, EngineLoad, RequestAccepted, RequestEnded, RequestEvents
+from local_worker.core.output_text import SpelledLogprobs
 from local_worker.core.request import Request
 from local_worker.prompt import CallChoice, Chat, ChatMessage, EarlierCall, EncodedPrompt, PromptToEncode
 from local_worker.prompt_encoder import PromptEncoder

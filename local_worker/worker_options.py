@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from local_worker.core.accounts.levels import FairnessLevels
+from local_worker.core.accounts.tree import FairnessLevels
 from local_worker.core.policies import POLICIES
 from serving.config import (
     ConfigError,

@@ -4,8 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from fairlead.v1 import scheduler_pb2
-from local_worker.core.events import RequestAccepted, WorkerUpdate
-from local_worker.core.load import ClientAccountReport, EngineLoad
+from local_worker.core.events import ClientAccountReport, EngineLoad, RequestAccepted, WorkerUpdate
 from local_worker.core.request import Request
 from local_worker.wire import to_accepted, to_block_runs, to_load
 from serving.blocks import pack_digests

@@ -9,8 +9,7 @@ from itertools import cycle
 from fairlead.outcomes import Outcome
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Member, WorkerIdentity, WorkerLoad
-from local_worker.core.events import RequestAccepted, WorkerUpdate
-from local_worker.core.load import load_of
+from local_worker.core.events import RequestAccepted, WorkerUpdate, load_of
 from serving.blocks import pack_digests, runs
 from simulation.admission import MODEL, SimulatedAdmission, Tokens
 from simulation.call import SimulatedCall

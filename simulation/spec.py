@@ -6,11 +6,10 @@ from typing import ClassVar
 
 from global_scheduler.core.policies import DEFAULT_POLICY, RoutePolicy, RoutePolicyConfig
 from global_scheduler.core.policies import POLICIES as ROUTES
-from local_worker.core.accounts.levels import FairnessLevels
+from local_worker.core.accounts.tree import FairnessLevels
 from local_worker.core.batcher import Batcher
-from local_worker.core.device_sizes import SIZES, check_sizes
+from local_worker.core.limits import SIZES, BatchLimits, check_sizes
 from local_worker.core.limits import AdmissionMode as AdmissionMode
-from local_worker.core.limits import BatchLimits
 from local_worker.core.policies import POLICIES, WHOLE_POLICIES, ClassedPolicy, QueuePolicy, QueuePolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.queue import RequestQueue

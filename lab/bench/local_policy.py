@@ -20,8 +20,7 @@ from statistics import median
 from typing import Any
 
 from lab.bench.machine import describe
-from local_worker.core.accounts.levels import FairnessLevels
-from local_worker.core.accounts.tree import AccountTree
+from local_worker.core.accounts.tree import AccountTree, FairnessLevels
 from local_worker.core.policies import QueuePolicyConfig
 from local_worker.core.policies.dlpm import Dlpm
 from local_worker.core.request import Request

@@ -33,9 +33,15 @@ from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from lab.bench.control_plane.job import cpu_seconds
 from lab.bench.machine import commit, processor
 from local_worker.attachment import SchedulerAttachment
-from local_worker.core import report_pacing
-from local_worker.core.events import RequestAccepted, RequestEnded, WorkerUpdate
-from local_worker.core.load import ClientAccountReport, EngineLoad, LevelGapReport
+from local_worker.core import delivery
+from local_worker.core.events import (
+    ClientAccountReport,
+    EngineLoad,
+    LevelGapReport,
+    RequestAccepted,
+    RequestEnded,
+    WorkerUpdate,
+)
 from local_worker.core.request import Request
 from local_worker.worker_snapshot import WorkerSnapshot
 from serving.rpc.channel import open_channel, secret_metadata
@@ -279,7 +285,7 @@ def main() -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection is a file; the services inherit the limit
     if args.json:
-        report_pacing.REPORT_SECONDS = args.every or report_pacing.REPORT_SECONDS
+        delivery.REPORT_SECONDS = args.every or delivery.REPORT_SECONDS
         print(json.dumps(run(args.workers, args.seconds, args.bare)))
         return
     load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"

@@ -19,13 +19,12 @@ from fairlead.outcomes import FinishReason
 from local_worker.core.batch import Batch, Entry, Slice, StepResult
 from local_worker.core.class_turns import ClassTurns
 from local_worker.core.limits import AdmissionMode
-from local_worker.core.plan import Advance, InFlight, LateMasks, Plan, behind, shares, slice_of
+from local_worker.core.plan import Advance, InFlight, LateMasks, Plan, StepLoad, StepPace, behind, shares, slice_of
 from local_worker.core.policies.protocol import ClassedPolicy
 from local_worker.core.policies.sliced_dlpm import SlicedDlpm
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.queue import RequestQueue
 from local_worker.core.request import Request
-from local_worker.core.step_pace import StepLoad, StepPace
 from local_worker.core.turns import Turns
 
 

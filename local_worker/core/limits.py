@@ -1,10 +1,46 @@
-"""The limits of a batcher, and the two modes of admission to the running batch."""
+"""The limits of a batcher, and their defaults for each kind of device.
+
+A fairness bound is proportional to the number of tokens that the KV cache holds (docs/fairness.md). With the defaults
+the bound is at most some minutes of work on either kind of device. A client may wait for two quanta of service to
+another client, so a quantum is a quarter of the tokens of a step: 512 cost units are a tenth of a second of a GPU, and
+more than a second of a CPU (lab/bench/README.md).
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fairlead.errors import TooLong
-from local_worker.core.request import Request
+BLOCK_TOKENS = 16  # tokens of a page, unless the engine or an option says otherwise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSizes:
+    """The default limits for one kind of device."""
+
+    most_kv_tokens: int | None  # None: as many tokens as fit in the device's memory
+    max_running: int  # number of requests in the running batch
+    token_budget: int  # number of tokens computed per step
+    quantum_tokens: int  # Q^u in cost units
+
+
+SIZES = {
+    # A CPU has much memory and little speed: a KV cache of all its memory would hold the output of an hour.
+    "cpu": DeviceSizes(most_kv_tokens=4096, max_running=32, token_budget=256, quantum_tokens=64),
+    # Up to about 128 requests the time of a decode step hardly grows. From about 2048 tokens per step, prompts are
+    # computed at full speed.
+    "cuda": DeviceSizes(most_kv_tokens=None, max_running=128, token_budget=2048, quantum_tokens=512),
+}
+
+
+def check_sizes(*, max_running: int | None, token_budget: int | None, kv_tokens: int | None, block_tokens: int) -> None:
+    """Raise ValueError for sizes with which a worker cannot run. None stands for the device's default."""
+    running = max_running or 1
+    if token_budget is not None and token_budget <= running:
+        raise ValueError(
+            f"token_budget: must be above max_running ({running}), since otherwise a full batch that decodes leaves "
+            f"no token for prompts; got {token_budget}"
+        )
+    if kv_tokens is not None and (kv_tokens <= 0 or kv_tokens % block_tokens):
+        raise ValueError(f"kv_tokens: must be a positive multiple of block_tokens ({block_tokens}), got {kv_tokens}")
 
 
 class AdmissionMode(StrEnum):
@@ -27,23 +63,3 @@ class BatchLimits:
     max_waiting: int
     max_waiting_per_client: int
     admission: AdmissionMode = AdmissionMode.RESERVE
-
-    def check_size(self, request: Request, capacity: int) -> None:
-        """Raise TooLong for a request that can never be served, where the KV cache holds `capacity` tokens."""
-        # Output tokens of earlier attempts count against the output's limit, not against the prompt's.
-        prompt_tokens = request.prompt_tokens - request.seed_position
-        if prompt_tokens > self.max_prompt_tokens:
-            raise TooLong(f"at most {self.max_prompt_tokens} prompt tokens, got {prompt_tokens}", "prompt")
-        if request.budget > capacity:
-            message = f"{request.prompt_tokens} prompt tokens and max_tokens {request.sampling.max_tokens}"
-            message += f" make {request.budget}; the KV cache holds {capacity}"
-            raise TooLong(message, "sampling.max_tokens")
-
-    def tokens_on_entry(self, request: Request, block_tokens: int) -> int:
-        """Return for how many tokens `request` must get pages when it enters the running batch.
-
-        Under optimistic admission the headroom doubles with each preemption, so that no request is preempted for ever.
-        """
-        if self.admission is AdmissionMode.RESERVE:
-            return request.budget
-        return min(request.budget, len(request.tokens) + (block_tokens << request.preemptions))

@@ -1,12 +1,17 @@
 """A worker's state machine: the way of each request from its submission, through the running batch, to exactly one end.
 
 A driver passes in what happens, with the time, and takes an update after every turn. Three drivers do so: the engine
-loop on its thread, the adapter on the event loop, and the simulator under virtual time. The states of a request are in
-`request_states`.
+loop on its thread, the adapter on the event loop, and the simulator under virtual time. docs/architecture.md is drawn
+from the table of a request's states, TRANSITIONS. What it does not show:
+
+- A state is no field of a request: the collection that holds the request says in which state it is.
+- A request ends once, with one RequestEnded. An ended request is in no collection, and ignores all events.
+- A running request whose mask is late stays in the batch and misses steps (LateMasks).
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple
 
 from fairlead.errors import FairleadError
@@ -19,13 +24,73 @@ from local_worker.core.events import (
     RequestStarted,
     RequestTokens,
     WorkerUpdate,
+    load_of,
+    take_changed_accounts,
 )
-from local_worker.core.load import load_of, take_changed_accounts
-from local_worker.core.logprobs import SpelledLogprobs, spelled, spelled_prompt
+from local_worker.core.output_text import SpelledLogprobs, spelled, spelled_prompt
 from local_worker.core.plan import Advance
 from local_worker.core.queue import RequestQueue
 from local_worker.core.request import Request
-from local_worker.core.request_states import ENDED, RUNNING, WAITING, RequestState
+
+
+class RequestState(StrEnum):
+    """The state of a request between its arrival at a worker and its end."""
+
+    COMPILING = "compiling"  # the constraint of its output is being compiled
+    WAITING = "waiting"
+    RUNNING = "running"  # in the running batch; it has pages
+    ENDED = "ended"
+
+
+class RequestEvent(StrEnum):
+    """What can happen to a request at a worker."""
+
+    COMPILED = "compiled"
+    REFUSED = "refused"  # its constraint cannot be compiled, or the queue is full
+    DROPPED = "dropped"  # from a full queue, for another request
+    ADMITTED = "admitted"
+    PREEMPTED = "preempted"  # pages ran out
+    ADVANCED = "advanced"
+    COMPLETED = "completed"
+    ABORTED = "aborted"
+    EXPIRED = "expired"
+    FAILED = "failed"  # its step, its output or its engine
+
+
+COMPILING, WAITING, RUNNING, ENDED = RequestState
+
+HOLDERS: Mapping[RequestState, str] = {
+    COMPILING: "`Compilations` (`local_worker/compilations.py`)",
+    WAITING: "`RequestQueue.waiting`, and the policy's queue",
+    RUNNING: "`RequestQueue.running`",
+    ENDED: "none",
+}
+
+TRANSITIONS: Mapping[RequestState, Mapping[RequestEvent, RequestState]] = {
+    COMPILING: {
+        RequestEvent.COMPILED: WAITING,
+        RequestEvent.REFUSED: ENDED,
+        RequestEvent.ABORTED: ENDED,
+    },
+    WAITING: {
+        RequestEvent.ADMITTED: RUNNING,
+        RequestEvent.REFUSED: ENDED,
+        RequestEvent.DROPPED: ENDED,
+        RequestEvent.ABORTED: ENDED,
+        RequestEvent.EXPIRED: ENDED,
+        RequestEvent.FAILED: ENDED,
+    },
+    RUNNING: {
+        RequestEvent.ADVANCED: RUNNING,
+        RequestEvent.PREEMPTED: WAITING,
+        RequestEvent.COMPLETED: ENDED,
+        RequestEvent.ABORTED: ENDED,
+        RequestEvent.EXPIRED: ENDED,
+        RequestEvent.FAILED: ENDED,
+    },
+    ENDED: {},
+}
+
 
 STEP_AVERAGE = 0.1  # weight of the newest step in the moving average
 # Between two reports of the load and the accounts, while nothing but tokens comes: no scheduler is told more often, and

@@ -1,7 +1,9 @@
-"""The text of one output: its tokens decoded, and cut at a stop string."""
+"""The text of one output, cut at a stop string, and the log-probabilities of tokens, which are named by their bytes."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+from local_worker.core.batch import SampledLogprobs
 
 
 class Decoder(Protocol):
@@ -128,3 +130,64 @@ class StopStrings:
                     longest = size
                     break
         return longest
+
+
+class EngineText:
+    """A Text that the engine decodes, which has the tokenizer then. The engine's text comes before its tokens.
+
+    Stop strings are found here: one that begins in the tokens of an earlier attempt and ends in those of this one is
+    found too, which an engine that sees only its own attempt cannot do.
+    """
+
+    def __init__(self, stops: tuple[str, ...], min_tokens: int = 0) -> None:
+        self._stops = StopStrings(stops, min_tokens)
+        self._arrived = ""
+
+    def resume(self, earlier: str) -> None:
+        """Record the text of earlier attempts; the part that they held back is released with this attempt's."""
+        self._stops.push(earlier, tokens=0)
+
+    def decoded(self, text: str) -> None:
+        """Record text of the tokens that are pushed next."""
+        self._arrived += text
+
+    def push(self, tokens: Sequence[int]) -> tuple[str, str]:
+        """See Text."""
+        text, self._arrived = self._arrived, ""
+        return self._stops.push(text, len(tokens))
+
+    def rest(self) -> str:
+        """See Text."""
+        return self._stops.flush()
+
+    def token_bytes(self, token: int) -> bytes:
+        """Return no bytes: they are unknown, because an engine names tokens by their text."""
+        return b""
+
+
+class TopLogprob(NamedTuple):
+    """A likely token by its id and its bytes, with its log-probability."""
+
+    id: int
+    token: bytes
+    logprob: float
+
+
+class SpelledLogprobs(NamedTuple):
+    """The bytes of a token with its log-probability, and the most likely tokens at its position, best first."""
+
+    token: bytes
+    logprob: float
+    top: tuple[TopLogprob, ...]
+
+
+def spelled(token: int, found: SampledLogprobs, text: Text) -> SpelledLogprobs:
+    """Return what the engine has `found` for `token`, with the bytes of all tokens."""
+    top = tuple(TopLogprob(likely, text.token_bytes(likely), logprob) for likely, logprob in found.top)
+    return SpelledLogprobs(text.token_bytes(token), found.logprob, top)
+
+
+def spelled_prompt(tokens: Sequence[int], scores: Sequence[SampledLogprobs], text: Text) -> list[SpelledLogprobs]:
+    """Return the log-probabilities of a prompt's `tokens`; `scores` has none for the first token, whose value is 0."""
+    first = SpelledLogprobs(text.token_bytes(tokens[0]), 0.0, ())
+    return [first, *(spelled(token, found, text) for token, found in zip(tokens[1:], scores, strict=True))]

@@ -4,17 +4,73 @@ Two batches use a queue: that of an engine of this process, step by step (Batche
 its own (ExternalBatch). Both admit requests by the same rule, so that the bounds of the policies hold for both.
 """
 
+import heapq
 from typing import Generic, Protocol, TypeVar
 
+from fairlead.errors import TooLong
 from local_worker.core.accounts.charging import Charging
 from local_worker.core.accounts.service_ledger import ServiceLedger, ServiceRate
 from local_worker.core.block_cache import BlockCache
-from local_worker.core.deadlines import Deadlines
-from local_worker.core.limits import BatchLimits
+from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.policies.protocol import ClassedPolicy, QueuePolicy
 from local_worker.core.request import Request
 from local_worker.core.waiting_queue import WaitingQueue
 from serving.cost import Cost
+
+SPARE = 16  # entries of removed requests that a small heap may keep
+
+
+class Deadlines:
+    """A heap of requests by deadline, with lazy deletion.
+
+    The heap is rebuilt when removed requests are the larger part of it.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Request]] = []
+        self._watched: dict[Request, None] = {}
+
+    def add(self, request: Request) -> None:
+        """Watch `request`; do nothing if it has no deadline."""
+        if request.deadline is not None:
+            self._watched[request] = None
+            heapq.heappush(self._heap, (request.deadline, request.arrival, request))
+
+    def discard(self, request: Request) -> None:
+        """Stop watching `request`; do nothing if it is not watched."""
+        if request in self._watched:
+            del self._watched[request]
+            self._compact()
+
+    def next(self) -> float | None:
+        """Return the earliest deadline in seconds; None when no request is watched."""
+        while self._heap and self._heap[0][2] not in self._watched:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def take_passed(self, now: float) -> list[Request]:
+        """Remove and return the requests whose deadline is not after `now` (seconds), earliest deadline first."""
+        passed = []
+        while (deadline := self.next()) is not None and deadline <= now:
+            request = heapq.heappop(self._heap)[2]
+            del self._watched[request]
+            passed.append(request)
+        self._compact()
+        return passed
+
+    def _compact(self) -> None:
+        if len(self._heap) > 2 * len(self._watched) + SPARE:
+            self._heap = [entry for entry in self._heap if entry[2] in self._watched]
+            heapq.heapify(self._heap)
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError unless the heap holds each watched request once, and not too many removed requests."""
+        watched = [request for _, _, request in self._heap if request in self._watched]
+        assert len(watched) == len(self._watched) == len({*watched}), (
+            f"{len(watched)} of {len(self._watched)} in the heap"
+        )
+        assert len(self._heap) <= 2 * len(self._watched) + SPARE, f"{len(self._heap)} entries for {len(self._watched)}"
+
 
 Cache = TypeVar("Cache", bound=BlockCache, covariant=True)
 
@@ -90,7 +146,14 @@ class RequestQueue(Generic[Cache]):
 
     def check(self, request: Request) -> None:
         """Raise TooLong or ClientLimit if `request` may not be queued."""
-        self.limits.check_size(request, self.cache.pages * self.cache.block_tokens)
+        # Output tokens of earlier attempts count against the output's limit, not against the prompt's.
+        prompt_tokens, most = request.prompt_tokens - request.seed_position, self.limits.max_prompt_tokens
+        if prompt_tokens > most:
+            raise TooLong(f"at most {most} prompt tokens, got {prompt_tokens}", "prompt")
+        if request.budget > (capacity := self.cache.pages * self.cache.block_tokens):
+            message = f"{request.prompt_tokens} prompt tokens and max_tokens {request.sampling.max_tokens}"
+            message += f" make {request.budget}; the KV cache holds {capacity}"
+            raise TooLong(message, "sampling.max_tokens")
         self.waiting.check_limits(request)
 
     def note_cached_blocks(self) -> None:
@@ -183,8 +246,13 @@ class RequestQueue(Generic[Cache]):
         return fresh + again
 
     def tokens_on_entry(self, request: Request) -> int:
-        """Return for how many tokens `request` must get pages when it enters; see BatchLimits."""
-        return self.limits.tokens_on_entry(request, self.cache.block_tokens)
+        """Return for how many tokens `request` must get pages when it enters the running batch.
+
+        Under optimistic admission the headroom doubles with each preemption, so that no request is preempted for ever.
+        """
+        if self.limits.admission is AdmissionMode.RESERVE:
+            return request.budget
+        return min(request.budget, len(request.tokens) + (self.cache.block_tokens << request.preemptions))
 
     def reserve(self, request: Request, most: int | None = None) -> range:
         """Return the output tokens to charge ahead: those whose pages exceed the client's share; see StepBudget."""

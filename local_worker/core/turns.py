@@ -10,14 +10,13 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
-from local_worker.core.plan import SCORED_TOKENS, InFlight, behind
+from local_worker.core.plan import SCORED_TOKENS, InFlight, StepPace, behind
 from local_worker.core.policies.dlpm import MAX_MISFITS
 from local_worker.core.policies.sliced_dlpm import SlicedDlpm
 from local_worker.core.preemption import Preemption
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.queue import RequestQueue
 from local_worker.core.request import Request
-from local_worker.core.step_pace import StepPace
 
 # Number of requests of an account that do not fit, after which a step tries no other request of this account.
 MISFITS_OF_ACCOUNT = 2

@@ -12,9 +12,8 @@ bounded number of requests that do not fit: its cost does not grow with the queu
 
 Algorithm 1's lines are here: CHECKREFILL, 3-8, in `DeficitOrder.next_leaf` and below; the monitoring stream, 11-13, in
 `Dlpm.arrived`; the execution stream, 16-25, in `Dlpm.select`, and 27 in `Dlpm.generated`. Beside the algorithm stand
-its bounds (`dlpm_bounds`), the indexes that find the longest match (`prefix_match_queue`), and
-the form that divides prompts (`sliced_dlpm`; `sliced_vtc` with the order of VTC), which a worker runs over every engine
-whose steps it plans.
+the indexes that find the longest match (`prefix_match_queue`), and the form that divides prompts (`sliced_dlpm`;
+`sliced_vtc` with the order of VTC), which a worker runs over every engine whose steps it plans.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +21,6 @@ from collections.abc import Iterable, Sequence
 from local_worker.core.accounts.account import Account, Siblings
 from local_worker.core.accounts.charging import Charging
 from local_worker.core.accounts.tree import AccountTree
-from local_worker.core.policies.dlpm_bounds import DlpmBounds
 from local_worker.core.policies.prefix_match_queue import MissingBlockIndex, PrefixMatchQueue, RankKey
 from local_worker.core.policies.protocol import QueuePolicyConfig, StepBudget
 from local_worker.core.request import Request
@@ -39,6 +37,40 @@ DRY: tuple[int, ...] = ()
 # The keys of accounts in debt begin with DEBT and come after those of all requests: these are less than DEBTS.
 DEBT = 1
 DEBTS = (DEBT,)
+
+
+class DlpmBounds:
+    """The range of a balance and the gap between siblings in micro-units, for every weight that was seen: DLPM Theorems
+    A.1 and 4.1 (docs/fairness.md)."""
+
+    def __init__(self, config: QueuePolicyConfig) -> None:
+        self._config = config
+        self.gap = self._gap()  # the bound on the gap; every step reports it
+
+    def seen(self, weight: int) -> None:
+        """Record that there is a request of `weight` (thousandths)."""
+        config = self._config.seen(weight)
+        if config is not self._config:
+            self._config = config
+            self.gap = self._gap()
+
+    @property
+    def most_debt(self) -> int:
+        """U, the largest debt: the cost of one prompt, and of all output that memory holds."""
+        return self._config.most_per_balance
+
+    @property
+    def balance_range(self) -> tuple[int, int]:
+        """The range `(-U, Q]` of a balance; in slices it includes -U'."""
+        return -self.most_debt, self._quantum
+
+    def _gap(self) -> int:
+        """The bound `2 (U + Q)` on the gap."""
+        return 2 * (self.most_debt + self._quantum)
+
+    @property
+    def _quantum(self) -> int:
+        return self._config.quantum_tokens * MICRO
 
 
 class DeficitOrder:

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from local_worker.core.accounts.levels import FLAT
-from local_worker.core.accounts.tree import AccountTree
+from local_worker.core.accounts.tree import FLAT, AccountTree
 from local_worker.core.policies.protocol import QueuePolicyConfig, StepBudget
 from local_worker.core.request import Request
 

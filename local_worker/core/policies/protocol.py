@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from local_worker.core.accounts.levels import FLAT, FairnessLevels
-from local_worker.core.accounts.tree import AccountTree, ClassedAccounts
+from local_worker.core.accounts.tree import FLAT, AccountTree, ClassedAccounts, FairnessLevels
 from local_worker.core.request import Request
 from serving.bounded_client_map import MOST_IDLE
 from serving.cost import MICRO, WEIGHT_ONE, Cost, charge

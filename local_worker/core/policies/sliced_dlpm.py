@@ -13,11 +13,37 @@ the charges are those of `dlpm`; the division of a step into turns is in `turns`
 from collections.abc import Iterable, Iterator
 
 from local_worker.core.accounts.account import Account
-from local_worker.core.policies.dlpm import MAX_REMATCHED, Dlpm
-from local_worker.core.policies.dlpm_bounds import SliceBounds
+from local_worker.core.policies.dlpm import MAX_REMATCHED, Dlpm, DlpmBounds
 from local_worker.core.policies.protocol import QueuePolicyConfig, StepBudget
 from local_worker.core.request import Request
 from serving.cost import WEIGHT_ONE
+
+
+class SliceBounds(DlpmBounds):
+    """The bounds of fair slices: U' in place of U, and both once a preemption was forbidden."""
+
+    def __init__(self, config: QueuePolicyConfig) -> None:
+        self._is_wide = False
+        super().__init__(config)
+
+    def widen(self) -> None:
+        """Record that a request had to wait for others, far in debt, to end."""
+        if not self._is_wide:
+            self._is_wide = True
+            self.gap = self._gap()
+
+    @property
+    def most_debt(self) -> int:
+        """U': P, a block of a prompt, and what steps generate before it is charged.
+
+        It contains neither the length of a prompt nor the size of memory. Where no request gives way for its client's
+        debt (P = 0), it is U and a block.
+        """
+        config = self._config
+        if not config.most_debt:
+            return config.most_block + config.most_per_balance
+        debt = config.most_debt + config.most_block + config.most_uncharged
+        return debt + config.most_per_balance if self._is_wide else debt
 
 
 class SlicedDlpm(Dlpm):

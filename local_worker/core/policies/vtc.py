@@ -8,8 +8,7 @@ by client, so the prefix cache is used less.
 from collections.abc import Sequence
 
 from local_worker.core.accounts.charging import Charging
-from local_worker.core.accounts.levels import FLAT
-from local_worker.core.accounts.tree import AccountTree
+from local_worker.core.accounts.tree import FLAT, AccountTree
 from local_worker.core.policies.client_queues import ClientQueues
 from local_worker.core.policies.protocol import QueuePolicyConfig, StepBudget
 from local_worker.core.request import Request

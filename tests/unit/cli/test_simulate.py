@@ -15,7 +15,7 @@ from cli.limit_options import NAMES, READ_BY
 from cli.objective import MOST_WORKERS, fewest
 from cli.pool_options import add_pool_options, scenario
 from local_worker.config import WorkerConfig
-from local_worker.core.device_sizes import BLOCK_TOKENS
+from local_worker.core.limits import BLOCK_TOKENS
 from local_worker.sizes import limits, quantum_tokens
 from simulation.spec import ADMISSIONS, SERVED
 from simulation.step_time import Coefficients, MeasuredProfile, profile

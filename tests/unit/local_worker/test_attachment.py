@@ -8,8 +8,14 @@ import pytest
 from fairlead.outcomes import Outcome
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from local_worker.attachment import MOST_SERVICES, SchedulerAttachment, SchedulerAttachments
-from local_worker.core.events import RequestAccepted, RequestEnded, RequestEvents, WorkerUpdate
-from local_worker.core.load import ClientAccountReport, EngineLoad
+from local_worker.core.events import (
+    ClientAccountReport,
+    EngineLoad,
+    RequestAccepted,
+    RequestEnded,
+    RequestEvents,
+    WorkerUpdate,
+)
 from local_worker.wire import to_accepted, to_computed_prompt
 from local_worker.worker_snapshot import WorkerSnapshot
 from serving import endpoint_names

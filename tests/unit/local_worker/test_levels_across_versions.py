@@ -11,7 +11,7 @@ from google.protobuf.message_factory import GetMessageClass
 from cli.frame import frame
 from fairlead.token_ids import pack_ids
 from fairlead.v1 import scheduler_pb2, worker_pb2
-from local_worker.core.accounts.levels import FairnessLevels
+from local_worker.core.accounts.tree import FairnessLevels
 from local_worker.prompt_encoder import PromptEncoder
 from local_worker.tokenizer import ByteTokenizer
 from local_worker.wire import request_from

@@ -9,9 +9,17 @@ from fairlead.errors import InvalidRequest, Unavailable
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.token_ids import pack_ids, unpack_ids
 from fairlead.v1 import common_pb2, worker_pb2
-from local_worker.core.events import RequestAccepted, RequestEnded, RequestEvents, RequestStarted, RequestTokens
-from local_worker.core.load import ClientAccountReport, EngineLoad, LevelGapReport
-from local_worker.core.logprobs import SpelledLogprobs, TopLogprob
+from local_worker.core.events import (
+    ClientAccountReport,
+    EngineLoad,
+    LevelGapReport,
+    RequestAccepted,
+    RequestEnded,
+    RequestEvents,
+    RequestStarted,
+    RequestTokens,
+)
+from local_worker.core.output_text import SpelledLogprobs, TopLogprob
 from local_worker.core.page_report import EvictedPages, PageReport, PageShare
 from local_worker.core.request import Request
 from local_worker.prompt import Chat, ChatMessage

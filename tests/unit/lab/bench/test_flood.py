@@ -14,7 +14,7 @@ from lab.bench.flood.picture import draw
 from lab.bench.flood.report import table, write_json
 from lab.bench.flood.simulated import simulate
 from lab.bench.flood.workload import AGENT, FLOOD, QUIET, Workload
-from local_worker.core.device_sizes import SIZES
+from local_worker.core.limits import SIZES
 from serving.statistics import percentile
 
 

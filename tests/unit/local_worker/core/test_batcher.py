@@ -11,10 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from fairlead.errors import ClientLimit, QueueFull, TooLong
 from fairlead.outcomes import FinishReason
 from local_worker.core.accounts.account import Account
-from local_worker.core.accounts.levels import FLAT, FairnessLevels
+from local_worker.core.accounts.tree import FLAT, FairnessLevels
 from local_worker.core.batch import CompletedStep, SampledLogprobs, Slice, StepResult
 from local_worker.core.batcher import Batcher
-from local_worker.core.limits import AdmissionMode, BatchLimits
+from local_worker.core.limits import AdmissionMode
 from local_worker.core.plan import Plan
 from local_worker.core.policies.fcfs import Fcfs
 from local_worker.core.request import Request
@@ -652,18 +652,11 @@ def test_a_preempted_request_waits_with_the_match_of_what_it_has_computed() -> N
 
 
 def test_the_headroom_of_a_request_doubles_with_each_preemption_up_to_its_budget() -> None:
-    limits = BatchLimits(
-        max_running=1,
-        token_budget=1,
-        max_prompt_tokens=99,
-        max_waiting=1,
-        max_waiting_per_client=1,
-        admission=AdmissionMode.OPTIMISTIC,
-    )
+    queue = make_batcher(admission=AdmissionMode.OPTIMISTIC).queue
     request = make_request([1] * 10, sampling=SamplingParams(max_tokens=12 * BLOCK))
     entered = []
     for request.preemptions in range(5):
-        entered.append(limits.tokens_on_entry(request, BLOCK) - 10)
+        entered.append(queue.tokens_on_entry(request) - 10)
     assert entered == [BLOCK, 2 * BLOCK, 4 * BLOCK, 8 * BLOCK, 12 * BLOCK]
 
 

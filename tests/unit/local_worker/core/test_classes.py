@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from fairlead.errors import ClientLimit, QueueFull
 from fairlead.outcomes import FinishReason
-from local_worker.core import floor, preemption
+from local_worker.core import class_turns, preemption
 from local_worker.core.accounts.account import Path
-from local_worker.core.accounts.levels import FairnessLevels
+from local_worker.core.accounts.tree import FairnessLevels
 from local_worker.core.batch import StepResult
 from local_worker.core.batcher import Batcher
 from local_worker.core.engine_cache import EngineCache
@@ -141,7 +141,7 @@ def test_interactive_requests_get_in_each_step_what_they_get_without_the_backgro
         # Nothing is cached: what a request finds depends on what others, of both classes, have computed and evicted.
         patch.setattr(PrefixCache, "publish", lambda self, request, tokens: None)
         alone = replayed(seed, upper)
-        patch.setattr(floor, "PATIENCE", 10**9)
+        patch.setattr(class_turns, "PATIENCE", 10**9)
         beside = replayed(seed, both)
     places = {number: place for place, number in enumerate(n for n, each in enumerate(both) if not each.background)}
     renamed = [{places[number]: part for number, part in step.items()} for step in beside]

@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from local_worker.core.deadlines import SPARE, Deadlines
+from local_worker.core.queue import SPARE, Deadlines
 from local_worker.core.request import Request
 from tests.unit.local_worker.engine.driving import make_request
 

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from fairlead.outcomes import Outcome
 from local_worker.core.delivery import LATEST_SECONDS, TICK_SECONDS, Delivery, by_owner
 from local_worker.core.events import RequestAccepted, RequestEnded, RequestEvents, RequestStarted, RequestTokens, joined
-from local_worker.core.logprobs import SpelledLogprobs
+from local_worker.core.output_text import SpelledLogprobs
 from local_worker.core.request import Request
 from tests.unit.local_worker.engine.driving import make_request
 

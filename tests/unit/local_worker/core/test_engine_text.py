@@ -1,6 +1,6 @@
 """Text that the engine decodes, with stop strings that are found here."""
 
-from local_worker.core.engine_text import EngineText
+from local_worker.core.output_text import EngineText
 
 
 def test_text_is_released_with_its_tokens_up_to_a_stop_string() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lab.rehearsal.wait_auditor import WaitAuditor
 from local_worker.core import preemption
 from local_worker.core.accounts.account import Account, Path
-from local_worker.core.accounts.levels import FairnessLevels
+from local_worker.core.accounts.tree import FairnessLevels
 from local_worker.core.batch import StepResult
 from local_worker.core.limits import AdmissionMode
 from local_worker.core.plan import Plan, behind

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from local_worker.core.accounts.account import Account, Path
-from local_worker.core.accounts.levels import FairnessLevels
+from local_worker.core.accounts.tree import FairnessLevels
 from local_worker.core.batcher import Batcher
 from local_worker.core.limits import AdmissionMode
 from local_worker.core.plan import Plan

@@ -3,7 +3,7 @@
 import pytest
 
 from local_worker.core.batch import SampledLogprobs
-from local_worker.core.logprobs import SpelledLogprobs, TopLogprob, spelled, spelled_prompt
+from local_worker.core.output_text import SpelledLogprobs, TopLogprob, spelled, spelled_prompt
 
 
 class Numerals:

@@ -13,10 +13,13 @@ from fairlead.outcomes import FinishReason, Outcome
 from local_worker.core.batch import SampledLogprobs, StepResult
 from local_worker.core.limits import AdmissionMode
 from local_worker.core.machine import (
+    TRANSITIONS,
     AbortRequest,
+    RequestEvent,
     RequestsAdmitted,
     RequestsAdvanced,
     RequestsFailed,
+    RequestState,
     SubmitRequest,
     TimePassed,
     WorkerMachine,
@@ -24,7 +27,6 @@ from local_worker.core.machine import (
 from local_worker.core.output_text import OutputText
 from local_worker.core.plan import Advance, Plan
 from local_worker.core.request import Request
-from local_worker.core.request_states import TRANSITIONS, RequestEvent, RequestState
 from local_worker.tokenizer import ByteTokenizer
 from serving.sampling_params import SamplingParams
 from tests.unit.local_worker.engine.driving import make_batcher, make_request

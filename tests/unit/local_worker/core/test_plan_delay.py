@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import pytest
 
-from local_worker.core.step_pace import MOST_DELAY, PLAN_SECONDS, PlanDelay, StepLoad, StepPace
+from local_worker.core.plan import MOST_DELAY, PLAN_SECONDS, PlanDelay, StepLoad, StepPace
 
 STEP = 0.1
 HOST = 0.003  # seconds that plan and launch take

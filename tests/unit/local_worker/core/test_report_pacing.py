@@ -6,7 +6,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local_worker.core.report_pacing import (
+from local_worker.core.delivery import (
     BLOCKS_SECONDS,
     GATHER_SECONDS,
     NEW_QUEUE_SECONDS,

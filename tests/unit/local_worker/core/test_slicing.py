@@ -4,11 +4,10 @@ import pytest
 
 from fairlead.errors import TooLong
 from local_worker.core.batch import Batch
-from local_worker.core.device_sizes import check_sizes
-from local_worker.core.limits import BatchLimits
+from local_worker.core.limits import check_sizes
 from local_worker.core.plan import SCORED_TOKENS, shares, slice_of
 from serving.sampling_params import SamplingParams
-from tests.unit.local_worker.engine.driving import make_request
+from tests.unit.local_worker.engine.driving import make_batcher, make_request
 
 
 def test_decoding_requests_take_part_first_and_prompts_share_the_rest_in_order() -> None:
@@ -71,10 +70,11 @@ def test_a_slice_counts_the_tokens_that_it_computes_and_the_output_before_it() -
 
 
 def test_a_request_fits_that_fills_the_cache_and_output_of_earlier_attempts_is_no_prompt() -> None:
-    limits = BatchLimits(max_running=1, token_budget=2, max_prompt_tokens=6, max_waiting=1, max_waiting_per_client=1)
     request = make_request([1] * 10, sampling=SamplingParams(max_tokens=5), seed_position=4)
-    limits.check_size(request, 15)
+    queue = make_batcher(block_tokens=1, pages=15, max_prompt_tokens=6).queue
+    queue.submit(request, 0.0)
+    assert request in queue.waiting
     with pytest.raises(TooLong, match="make 15; the KV cache holds 14"):
-        limits.check_size(request, 14)
+        make_batcher(block_tokens=1, pages=14, max_prompt_tokens=6).queue.submit(request, 0.0)
     with pytest.raises(TooLong, match="at most 6 prompt tokens, got 7"):
-        limits.check_size(make_request([1] * 7), 100)
+        queue.submit(make_request([1] * 7), 0.0)

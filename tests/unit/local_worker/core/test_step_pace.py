@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local_worker.core import step_pace
+from local_worker.core import plan
 from local_worker.core.batch import Slice
-from local_worker.core.plan import Plan
-from local_worker.core.step_pace import LEAST_CONTEXT, LEAST_STEPS, STRETCH, StepLoad, StepPace
+from local_worker.core.plan import LEAST_CONTEXT, LEAST_STEPS, STRETCH, Plan, StepLoad, StepPace
 from serving.sampling_params import SamplingParams
 from tests.unit.local_worker.core.test_batcher import tokens_for
 from tests.unit.local_worker.engine.driving import make_batcher, make_request
@@ -81,7 +80,7 @@ def test_a_limit_in_seconds_makes_steps_smaller() -> None:
 
 def test_hours_of_steps_without_prompts_break_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights that fall ten times as fast, so that few steps stand for many."""
-    monkeypatch.setattr(step_pace, "KEPT", 0.95)
+    monkeypatch.setattr(plan, "KEPT", 0.95)
     pace = learned()
     decodes = StepLoad(1.0, 0.064, 0.03, 0.0)
     for _ in range(20_000):

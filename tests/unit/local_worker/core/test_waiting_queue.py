@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fairlead.errors import ClientLimit, QueueFull
-from local_worker.core.accounts.levels import FLAT, FairnessLevels
-from local_worker.core.accounts.tree import AccountTree
+from local_worker.core.accounts.tree import FLAT, AccountTree, FairnessLevels
 from local_worker.core.limits import BatchLimits
 from local_worker.core.request import Request
 from local_worker.core.waiting_queue import WaitingQueue

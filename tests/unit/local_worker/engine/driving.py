@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from fairlead.token_ids import pack_ids
-from local_worker.core.accounts.levels import FLAT, FairnessLevels
+from local_worker.core.accounts.tree import FLAT, FairnessLevels
 from local_worker.core.batch import Batch, Engine, PendingStep
 from local_worker.core.batcher import Batcher
 from local_worker.core.limits import AdmissionMode, BatchLimits

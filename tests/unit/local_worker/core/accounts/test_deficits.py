@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from local_worker.core.accounts.account import Account
-from local_worker.core.accounts.levels import FairnessLevels
-from local_worker.core.accounts.tree import AccountTree
+from local_worker.core.accounts.tree import AccountTree, FairnessLevels
 from local_worker.core.policies.dlpm import DeficitOrder
 from local_worker.core.policies.prefix_match_queue import PrefixMatchQueue
 from local_worker.core.request import Request

@@ -1,8 +1,7 @@
 """The service that a worker counts."""
 
-from local_worker.core.accounts.levels import FairnessLevel, FairnessLevels
 from local_worker.core.accounts.service_ledger import ServiceLedger
-from local_worker.core.accounts.tree import AccountTree
+from local_worker.core.accounts.tree import AccountTree, FairnessLevel, FairnessLevels
 from local_worker.core.request import Request
 from serving.cost import MICRO, WeightedTokens
 from tests.unit.local_worker.core.accounts.test_tree import submit

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from local_worker.core.accounts.account import Account, Path
-from local_worker.core.accounts.levels import FairnessLevels
-from local_worker.core.accounts.tree import AccountTree
+from local_worker.core.accounts.tree import AccountTree, FairnessLevels
 from local_worker.core.request import Request
 from tests.unit.local_worker.engine.driving import make_request
 
