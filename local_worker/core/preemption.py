@@ -148,7 +148,13 @@ class Preemption:
     @property
     def has_others(self) -> bool:
         """Whether a request of the other class may still give its place to another in this step."""
-        return any(self._can_leave(request) for request in self._others)
+        return any(map(self._can_leave, self._others))
+
+    @property
+    def free_places(self) -> int:
+        """The number of places that are free, or that requests of the other class may still give up in this step."""
+        held = len(self._queue.running) - sum(map(self._can_leave, self._others))
+        return self._queue.limits.max_running - held
 
     @property
     def _has_mine(self) -> bool:
@@ -187,13 +193,13 @@ class Preemption:
     def _beyond_share(self, entering: Request, takes_pages: bool) -> Iterator[Request]:
         """Iterate over the requests of accounts in debt that hold more than their share of places, or of pages if it
         `takes_pages`, where their paths part from that of `entering`; down to that share."""
-        places, pages = self._queue.limits.max_running, self._queue.cache.pages
+        places, pages, is_full = self._queue.limits.max_running, self._queue.cache.pages, not self.free_places
         fewer, less = Counter[Account](), Counter[Account]()  # what the accounts give
         for victim in sorted(self.mine, key=depth) if takes_pages else self._candidates():
             mine = _apart(victim, entering) if self._can_leave(victim) else None
             if mine is None or not self._policy.owes(mine):
                 continue
-            has_too_many = self._is_full and mine.running - fewer[mine] > max(1, mine.share(places))
+            has_too_many = is_full and mine.running - fewer[mine] > max(1, mine.share(places))
             if has_too_many or (takes_pages and mine.pages - less[mine] > mine.share(pages)):
                 fewer[mine] += 1
                 less[mine] += len(victim.pages) - victim.shared

@@ -221,8 +221,7 @@ class Turns:
         credit that holds none: these would take its place in the next steps, and it would compute again what it loses.
         """
         account = request.account
-        free = self._most_running - len(self._queue.running)
-        if not free or account.running < max(1, account.share(self._most_running)):
+        if account.running < max(1, account.share(self._most_running)) or not (free := self._preemption.free_places):
             return True
         if self._placeless is None:
             placeless = (
