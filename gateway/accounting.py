@@ -60,11 +60,14 @@ class Accounting:
     close_predictions: int = 0
     _open: dict[InteractionKey, _Open] = field(default_factory=dict)
 
-    def ended(self, call: Call) -> None:
-        """Record a call that has its outcome. Unauthenticated calls do not count for any app."""
+    def ended(self, call: Call) -> bool:
+        """Record a call that has its outcome; return whether its interaction is in progress at this gateway.
+
+        Unauthenticated calls do not count for any app.
+        """
         assert call.outcome is not None
         if not call.client:
-            return
+            return False
         if call.predicted_wait is not None and call.waited is not None:
             self.predictions += 1
             self.close_predictions += is_close(call.predicted_wait, call.waited)
@@ -78,17 +81,14 @@ class Accounting:
                 app.refused += 1
             else:
                 _judge(app, None if call.outcome is Outcome.COMPLETED else call.outcome, tokens)
-            return
+            return False
         interaction = self._open[key]
         interaction.started = min(interaction.started, call.timings.received)
         if call.outcome is not Outcome.COMPLETED:
             interaction.failure, interaction.failed_at = call.outcome, call.timings.received
         elif call.timings.received > interaction.failed_at:
             interaction.failure = None
-
-    def in_progress(self, key: InteractionKey) -> bool:
-        """Return whether a call of the interaction was admitted here and the interaction has not closed."""
-        return key in self._open
+        return True
 
     def closed(self, interaction: FinishedInteraction) -> int | None:
         """Record a closed interaction; return the arrival of its first call here, in Unix nanoseconds.

@@ -29,11 +29,9 @@ class CallLog:
     def ended(self, call: Call) -> None:
         """Record a call whose outcome has just been set."""
         assert call.outcome is not None
-        key = InteractionKey(call.client, call.app, call.interaction)
         if call.entered and call.traceparent:
-            self._traced_by_caller.add(key)
-        self.accounting.ended(call)
-        record = _record(call, call.outcome, self.accounting.in_progress(key))
+            self._traced_by_caller.add(InteractionKey(call.client, call.app, call.interaction))
+        record = _record(call, call.outcome, self.accounting.ended(call))
         log.info(
             "call ended",
             extra={
