@@ -209,7 +209,7 @@ class SimulatedGateway:
 
     def _send(self, opened: OpenCall, message: commands.Message) -> None:
         if isinstance(message, commands.Accepted):
-            opened.call.cached_tokens = message.cached_tokens
+            opened.call.cached_tokens = opened.machine.cached_tokens
         if isinstance(message, commands.Finished) and message.last is not None:
             self._receive(opened.call, message.last)
         if opened.call.read_seconds:

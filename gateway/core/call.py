@@ -136,7 +136,7 @@ class CallMachine:
         if self._is_accepted:
             return ()
         self._is_accepted = True
-        return (self._send(Accepted(started.cached_tokens), now),)
+        return (self._send(Accepted(), now),)
 
     def _output(self, chunk: OutputChunk, now: float) -> Sequence[Command]:
         self.service = self._service_before + chunk.service
@@ -151,7 +151,7 @@ class CallMachine:
         if completed.last is not None:
             self._count(completed.last.token_ids)
             self._coalescer.add(completed.last)
-        return self._conclude(Finished(completed.finish_reason), now)
+        return self._conclude(Finished(), now)
 
     def _count(self, token_ids: bytes) -> None:
         self.attempts.advanced()
@@ -200,7 +200,7 @@ class CallMachine:
         if isinstance(conclusion, Finished) and not self._coalescer:
             self.state, self.outcome = FINISHING, Outcome.COMPLETED
             self._sent_tokens += last.tokens if last is not None else 0
-            return (self._send(Finished(conclusion.finish_reason, last), now), End(None))
+            return (self._send(Finished(last), now), End(None))
         if last is not None:
             return (self._send_chunk(last, now),)
         assert not isinstance(conclusion, Finished)

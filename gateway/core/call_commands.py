@@ -8,7 +8,6 @@ most one message is being written at a time.
 from dataclasses import dataclass
 
 from fairlead.errors import FairleadError
-from fairlead.outcomes import FinishReason
 from gateway.core.coalescer import OutputChunk
 
 
@@ -58,14 +57,11 @@ class Withdraw:
 class Accepted:
     """The message that a worker has started the call."""
 
-    cached_tokens: int
-
 
 @dataclass(frozen=True, slots=True)
 class Finished:
     """The message that the output is complete, with the last of it; clients count a message of its own as a token."""
 
-    finish_reason: FinishReason | None
     last: OutputChunk | None = None  # None: the caller has all of the output already
 
 

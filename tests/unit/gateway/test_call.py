@@ -373,12 +373,12 @@ def test_one_call_from_its_arrival_to_its_end() -> None:
     assert machine.handle(Decided(), 0.1) == (Encode(),)
     assert machine.handle(Encoded(), 0.2) == (Place(1, ()),)
     assert machine.handle(Placed("a1"), 0.3) == (Submit(1, b"", 0, charged=False),)
-    assert machine.handle(Started(3, 5.0), 0.4) == (Accepted(3),)
+    assert machine.handle(Started(3, 5.0), 0.4) == (Accepted(),)
     assert machine.handle(OutputChunk(pack_ids([7]), "x", service=7.0), 0.5) == ()
     assert machine.handle(Written(), 0.6) == (OutputChunk(pack_ids([7]), "x", service=7.0),)
     last = OutputChunk(pack_ids([8]), "y", ())
     assert machine.handle(Completed(FinishReason.LENGTH, 7.0, last), 0.7) == ()
-    assert machine.handle(Written(), 0.8) == (Finished(FinishReason.LENGTH, last), End(None))
+    assert machine.handle(Written(), 0.8) == (Finished(last), End(None))
     assert machine.handle(Written(), 0.9) == ()
     assert (machine.state, machine.outcome, machine.service) == (CallState.ENDED, Outcome.COMPLETED, 7.0)
     assert machine.next_deadline() is None
@@ -501,7 +501,7 @@ def test_text_that_the_worker_held_back_until_the_end_comes_with_it() -> None:
     machine.handle(token(0), 1.0)
     rest = OutputChunk(b"", "rest", ())
     machine.handle(Completed(last=rest), 1.1)
-    assert machine.handle(Written(), 1.2) == (Finished(None, rest), End(None))
+    assert machine.handle(Written(), 1.2) == (Finished(rest), End(None))
 
 
 @pytest.mark.parametrize("end", [Completed(service=9.0), Ended(Outcome.INTERNAL, "broken", 9.0)])
