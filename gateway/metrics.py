@@ -1,7 +1,7 @@
 """The gateway's metrics: every call once, after its end, and a few states once a second."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -10,7 +10,7 @@ from opentelemetry.trace import NonRecordingSpan
 
 from fairlead.outcomes import Outcome
 from gateway.accounting import Accounting
-from gateway.upstream.placements import PlacementCounts
+from gateway.upstream.placements import CHOOSERS, PlacementReason
 from serving.telemetry.metrics import CappedLabel, Counter
 from serving.telemetry.records import CallRecord, InteractionRecord, phases
 from serving.telemetry.spans import call_context
@@ -166,7 +166,7 @@ class ThrottlingMetrics:
 class PlacementMetrics:
     """Instruments for placements of requests, which are read at each collection."""
 
-    def __init__(self, meter: Meter, placements: PlacementCounts) -> None:
+    def __init__(self, meter: Meter, placements: Mapping[PlacementReason, int]) -> None:
         self._placements = placements
         meter.create_observable_counter(
             "fairlead.placements",
@@ -175,8 +175,8 @@ class PlacementMetrics:
         )
 
     def _counts(self, _: CallbackOptions) -> Iterable[Observation]:
-        for chooser, decision, count in self._placements:
-            yield Observation(count, {"chosen_by": str(chooser), "reason": str(decision)})
+        for reason, count in self._placements.items():
+            yield Observation(count, {"chosen_by": str(CHOOSERS[reason]), "reason": str(reason)})
 
 
 class StateMetrics:

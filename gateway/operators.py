@@ -1,12 +1,12 @@
 """The gateway's services for operators: traces of interactions, and the accounting of their results."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from fairlead.v1 import common_pb2, throttling_pb2, throttling_pb2_grpc, traces_pb2, traces_pb2_grpc
 from gateway.accounting import Accounting
-from gateway.upstream.placements import PlacementCounts
+from gateway.upstream.placements import CHOOSERS, PlacementReason
 from gateway.usage import UsageSource
 from serving.telemetry.records import CallRecord, phases
 from serving.telemetry.traces import Traces
@@ -29,7 +29,9 @@ class TracesService(traces_pb2_grpc.TracesServicer):
 class ThrottlingService(throttling_pb2_grpc.ThrottlingServicer):
     """The service fairlead.v1.Throttling on the public listener; its calls must carry the admin secret."""
 
-    def __init__(self, accounting: Accounting, placements: PlacementCounts, store: Store, usage: UsageSource) -> None:
+    def __init__(
+        self, accounting: Accounting, placements: Mapping[PlacementReason, int], store: Store, usage: UsageSource
+    ) -> None:
         self._accounting = accounting
         self._usage = usage
         self._placements = placements
@@ -42,8 +44,8 @@ class ThrottlingService(throttling_pb2_grpc.ThrottlingServicer):
             for name, account in sorted(self._accounting.apps.items())
         ]
         placements = [
-            throttling_pb2.PlacementCount(chosen_by=chooser, reason=decision, count=count)
-            for chooser, decision, count in self._placements
+            throttling_pb2.PlacementCount(chosen_by=CHOOSERS[reason], reason=reason, count=count)
+            for reason, count in self._placements.items()
         ]
         return throttling_pb2.AccountResponse(
             apps=apps,

@@ -13,7 +13,7 @@ from endpoint_picker.metrics import PickerMetrics
 from fairlead.v1 import scheduler_pb2
 from gateway.accounting import Accounting
 from gateway.metrics import CallMetrics, PlacementMetrics, StateMetrics, ThrottlingMetrics
-from gateway.upstream.placements import PlacementCounts
+from gateway.upstream.placements import PlacementReason
 from global_scheduler.app import make_service
 from global_scheduler.config import SchedulerConfig
 from global_scheduler.leadership import SoleLeadership
@@ -73,7 +73,7 @@ def declared() -> set[str]:
     """The name of every sample that a service of ours can expose."""
     meter = DeclaringMeter()
     CallMetrics(meter)
-    PlacementMetrics(meter, PlacementCounts())
+    PlacementMetrics(meter, dict.fromkeys(PlacementReason, 0))
     StateMetrics(meter, lambda: 0, lambda: 0, lambda: 0)
     ThrottlingMetrics(meter, Accounting())
     SharingMetrics(meter, LocalStore())

@@ -12,7 +12,7 @@ from fairlead.v1 import scheduler_pb2, worker_pb2
 from gateway.core.least_loaded import least_loaded, no_worker
 from gateway.core.stall_detector import BEAT_SECONDS, StallDetector
 from gateway.upstream.members import Members
-from gateway.upstream.placements import PlacementCounts, PlacementReason
+from gateway.upstream.placements import PlacementReason
 from gateway.upstream.schedulers import SchedulerLinks, SchedulerUnavailable
 from gateway.upstream.workers import WorkerLink, WorkerLinks
 from serving.rpc.mutual_tls import MutualTls
@@ -32,7 +32,7 @@ class Cluster:
         mutual_tls: MutualTls | None = None,
     ) -> None:
         self.members = Members()
-        self.placements = PlacementCounts()
+        self.placements = dict.fromkeys(PlacementReason, 0)  # attempts to place a request since the start
         self._workers = WorkerLinks(secret, self._has_stalled, mutual_tls)
         self._changed = changed
         self._stall = StallDetector(time.monotonic())
@@ -94,13 +94,13 @@ class Cluster:
         except SchedulerUnavailable as away:
             return self._least_loaded(request, self.members.serving(request.model), away.reason)
         if reply.worker:
-            self.placements.count(PlacementReason.SCHEDULER)
+            self.placements[PlacementReason.SCHEDULER] += 1
             return reply
         match reply.unplaced:
             case scheduler_pb2.UNPLACED_STANDBY:
                 return self._least_loaded(request, self.members.serving(request.model), PlacementReason.NO_LEADER)
             case scheduler_pb2.UNPLACED_MALFORMED:
-                self.placements.count(PlacementReason.MALFORMED)
+                self.placements[PlacementReason.MALFORMED] += 1
                 log.error("the scheduler calls a request malformed", extra=_named(request, reply))
                 raise Internal(f"the scheduler cannot read the gateway's request: {reply.problem}")
             case _:
@@ -116,9 +116,9 @@ class Cluster:
     ) -> scheduler_pb2.DispatchReply:
         member = least_loaded(members, request.excluded, self._workers.load)
         if member is None:
-            self.placements.count(PlacementReason.NO_WORKER)
+            self.placements[PlacementReason.NO_WORKER] += 1
             raise no_worker(request.model, self.members.serving(request.model), request.excluded)
-        self.placements.count(reason)
+        self.placements[reason] += 1
         return scheduler_pb2.DispatchReply(
             worker=member.worker, instance=member.instance, address=member.address, selected_at=time.time_ns()
         )

@@ -1,7 +1,6 @@
-"""Counts of placements by the process that chose the worker, the scheduler or this gateway, and by the reason."""
+"""The result of an attempt to place a request: the process that chose the worker, if one did, and the reason."""
 
 import enum
-from collections.abc import Iterator
 
 
 class PlacementReason(enum.StrEnum):
@@ -31,17 +30,3 @@ CHOOSERS = {
     PlacementReason.NO_WORKER: Chooser.NOBODY,
     PlacementReason.MALFORMED: Chooser.NOBODY,
 }
-
-
-class PlacementCounts:
-    """The numbers of attempts to place requests since the gateway's start, by PlacementReason."""
-
-    def __init__(self) -> None:
-        self._counts = dict.fromkeys(PlacementReason, 0)
-
-    def __iter__(self) -> Iterator[tuple[Chooser, PlacementReason, int]]:
-        return ((CHOOSERS[reason], reason, count) for reason, count in self._counts.items())
-
-    def count(self, reason: PlacementReason) -> None:
-        """Count one attempt to place a request."""
-        self._counts[reason] += 1

@@ -95,7 +95,7 @@ class Linked:
             await self.changed.wait()
 
     def decided(self) -> dict[PlacementReason, int]:
-        return {decision: count for _, decision, count in self.cluster.placements if count}
+        return {reason: count for reason, count in self.cluster.placements.items() if count}
 
     async def answered(self, **answer: Any) -> asyncio.Task[scheduler_pb2.DispatchReply]:
         """A placement under way, to which the scheduler has answered so."""
