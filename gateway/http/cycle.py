@@ -76,7 +76,7 @@ class HttpCycle(RequestResponseCycle):
         self.response_started = True
         self.waiting_for_100_continue = False
         is_old = self.scope["http_version"] == HTTP_1_0
-        ends_by_itself = any(name == b"content-length" for name, _ in headers) or self._has_no_body(status)
+        ends_by_itself = b"content-length" in dict(headers) or self._has_no_body(status)
         self.chunked_encoding = not (ends_by_itself or is_old)
         self.keep_alive = self.keep_alive and (ends_by_itself or not is_old) and not self._is_last()
         head = [STATUS_LINE[status]]
