@@ -12,7 +12,7 @@ from fairlead.errors import FairleadError
 from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.core.coalescer import OutputChunk
-from gateway.core.session_tree import Session
+from gateway.http.session import Sender
 
 
 class Generation(NamedTuple):
@@ -55,10 +55,6 @@ class ParsedRequest(Protocol):
         """The name of the model; empty or None: the only one that is served."""
 
     @property
-    def named_user(self) -> str:
-        """The user that the body names; empty if it names none."""
-
-    @property
     def named_tier(self) -> str:
         """The service tier that the body names; empty if it names none."""
 
@@ -74,8 +70,8 @@ class ParsedRequest(Protocol):
     def counts_tokens(self) -> bool:
         """Whether each event of a stream is to have the usage so far; then each token has an event."""
 
-    def session(self, headers: Mapping[str, str]) -> Session | None:
-        """Return the agent's session that the headers or the body name; None if they name none."""
+    def sender(self, headers: Mapping[str, str]) -> Sender:
+        """Return who sends the request, by the headers and the body; raises InvalidRequest."""
 
     @property
     def body_type(self) -> type[msgspec.Struct]:

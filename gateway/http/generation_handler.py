@@ -226,14 +226,10 @@ class GenerationHandler:
             service_tier=headers.get(service_tiers.HEADER, "") or asked.named_tier,
             streaming=inference_pb2.STREAMING_EACH_TOKEN if each_token else inference_pb2.STREAMING_COALESCED,
         )
-        session = None
         if interaction_header.HEADER in headers:
             message.interaction.CopyFrom(interaction_header.parse(headers[interaction_header.HEADER]))
-        else:
-            session = asked.session(headers)
-        return CallRequest(
-            message=message, user=asked.named_user, session=session, repeats_tool_calls=True, fills_context=True
-        )
+        user, session = asked.sender(headers)
+        return CallRequest(message=message, user=user, session=session, repeats_tool_calls=True, fills_context=True)
 
     def _pass_on(self, index: int, chunk: OutputChunk) -> bool:
         """Keep a chunk, or write it from where it arrived; return False if only the call's task can write it."""

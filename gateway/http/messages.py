@@ -8,7 +8,6 @@ import msgspec
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
 from gateway.call import Call
-from gateway.core.session_tree import Session
 from gateway.http.api import Generation
 from gateway.http.blocks import MessageBlocks, ToolChoice, ToolSchema, choice_of, left_out_tools, tools_of
 from gateway.http.constraint import of_schema
@@ -16,7 +15,7 @@ from gateway.http.content import Content, text_of
 from gateway.http.decoding import check_supported, decode
 from gateway.http.message_answer import MessageAnswer
 from gateway.http.sampling import Maximum, Sampling, bounded
-from gateway.http.session import named_by, session_of
+from gateway.http.session import Sender, named_by, session_of
 from gateway.http.wishes import Level, Wish, ask, thinking, without_effect
 from gateway.validation import MAX_MESSAGES, needs_call
 
@@ -130,11 +129,6 @@ class MessagesRequest(Conversation, kw_only=True):
     metadata: Any = None
 
     @property
-    def named_user(self) -> str:
-        """See ParsedRequest."""
-        return named_by(self.metadata).user
-
-    @property
     def named_tier(self) -> str:
         """See ParsedRequest. The tiers of Anthropic's API are `auto` and `standard_only`, which are interactive."""
         return ""
@@ -159,9 +153,10 @@ class MessagesRequest(Conversation, kw_only=True):
         """See ParsedRequest."""
         return bool(self.stream)
 
-    def session(self, headers: Mapping[str, str]) -> Session | None:
+    def sender(self, headers: Mapping[str, str]) -> Sender:
         """See ParsedRequest."""
-        return session_of(headers, named_by(self.metadata).session)
+        named = named_by(self.metadata)
+        return Sender(named.user, session_of(headers, named.session))
 
     @property
     def names(self) -> dict[str, str]:

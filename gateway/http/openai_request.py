@@ -5,9 +5,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.core.session_tree import Session
 from gateway.http.sampling import Sampling
-from gateway.http.session import UserId, named_by, session_of, user_names
+from gateway.http.session import Sender, named_by, session_of, user_names
 
 
 class OpenAIRequest(Sampling, kw_only=True):
@@ -23,11 +22,6 @@ class OpenAIRequest(Sampling, kw_only=True):
     metadata: Any = None
     prompt_cache_key: Any = None
     service_tier: Any = None
-
-    @property
-    def named_user(self) -> str:
-        """See ParsedRequest."""
-        return self._named.user
 
     @property
     def named_tier(self) -> str:
@@ -54,16 +48,13 @@ class OpenAIRequest(Sampling, kw_only=True):
         """See ParsedRequest."""
         return type(self)
 
-    def session(self, headers: Mapping[str, str]) -> Session | None:
+    def sender(self, headers: Mapping[str, str]) -> Sender:
         """See ParsedRequest."""
+        named = named_by(self.metadata, self.user, self.safety_identifier)
         key = self.prompt_cache_key
-        return session_of(headers, self._named.session or (key if isinstance(key, str) else ""))
+        return Sender(named.user, session_of(headers, named.session or (key if isinstance(key, str) else "")))
 
     @property
     def names(self) -> Mapping[str, str]:
         """See ParsedRequest."""
         return user_names(self.metadata, self.user, self.safety_identifier)
-
-    @property
-    def _named(self) -> UserId:
-        return named_by(self.metadata, self.user, self.safety_identifier)

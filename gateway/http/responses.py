@@ -17,6 +17,7 @@ from gateway.http.item_references import REFERENCE, resolved
 from gateway.http.response_answer import ResponseAnswer, response_id
 from gateway.http.response_tools import ResponseTools
 from gateway.http.responses_request import ResponsesRequest, read
+from gateway.http.session import Sender
 from gateway.http.wishes import ask
 from gateway.tenants import CallerIdentity, Credentials
 
@@ -33,7 +34,6 @@ class ResponseToGenerate:
         store: ResponseStore,
     ) -> None:
         self.model = request.model
-        self.named_user = request.named_user
         self.named_tier = request.named_tier
         self.is_streamed = request.is_streamed
         self.body_type = request.body_type
@@ -48,11 +48,10 @@ class ResponseToGenerate:
         """See ParsedRequest."""
         return len(self._previous.conversation) if self._previous is not None else 0
 
-    def session(self, headers: Mapping[str, str]) -> Session | None:
+    def sender(self, headers: Mapping[str, str]) -> Sender:
         """See ParsedRequest. The previous call's interaction goes on; if that call was in none, this one begins one."""
-        if self._previous is not None:
-            return Session(self._previous.interaction or self._previous.id)
-        return self._request.session(headers)
+        sender, previous = self._request.sender(headers), self._previous
+        return sender if previous is None else Sender(sender.user, Session(previous.interaction or previous.id))
 
     def generations(self) -> Sequence[Generation]:
         """See ParsedRequest. Instructions are those of this request alone."""
@@ -124,7 +123,7 @@ class ResponseEndpoints:
     def _read(self, credentials: Credentials, body: bytes) -> ResponseToGenerate:
         request = read(body)
         if isinstance(request.input, list) and any(item.kind == REFERENCE for item in request.input):
-            identity = self._identify(request.named_user, credentials)
+            identity = self._identify(request.sender({}).user, credentials)
             request.input = resolved(request.input, partial(self._find, identity=identity))
         return ResponseToGenerate(request, self._previous(request, credentials), self._store)
 
@@ -132,7 +131,7 @@ class ResponseEndpoints:
         wanted = request.previous_response_id
         if not wanted:
             return None
-        previous = self._find(wanted, self._identify(request.named_user, credentials))
+        previous = self._find(wanted, self._identify(request.sender({}).user, credentials))
         if previous is None:
             message = f"Previous response with id {wanted[:SHOWN]!r} not found."
             raise PreviousResponseNotFound(message, "previous_response_id")

@@ -54,6 +54,13 @@ def _usable(name: str) -> str:
     return name if len(name) <= MAX_NAME and name.isascii() and name.isprintable() and ";" not in name else ""
 
 
+class Sender(NamedTuple):
+    """Who sends a request: the user that its body names, empty if it names none, and the session of an agent."""
+
+    user: str
+    session: Session | None
+
+
 class UserId(NamedTuple):
     """The user and the session that an id names; each is empty where the id does not say."""
 

@@ -88,5 +88,5 @@ def test_metadata_may_hold_anything(metadata: object) -> None:
 @pytest.mark.parametrize(("key", "session"), [("key", "key"), (1, ""), ({}, ""), (None, "")])
 def test_without_an_id_the_cache_key_names_the_session(key: object, session: str) -> None:
     body = {"messages": HELLO, "prompt_cache_key": key}
-    assert chat_completions(json.dumps(body).encode()).session({}) == (Session(session) if session else None)
-    assert chat_completions(json.dumps({**body, "user": JSON}).encode()).session({}) == Session(ID)
+    assert chat_completions(json.dumps(body).encode()).sender({}).session == (Session(session) if session else None)
+    assert chat_completions(json.dumps({**body, "user": JSON}).encode()).sender({}).session == Session(ID)
