@@ -9,9 +9,11 @@ from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
 from gateway.http.chat_prompt import arguments_text
 from gateway.http.content import media_in, result_text, text_in
+from gateway.http.mismatch import mismatch, within
 from gateway.validation import MAX_CALLED, MAX_MESSAGES, MAX_TOOLS, check_count, check_name
 
-OF_ASSISTANT = ("text", "tool_use", "compaction", "thinking", "redacted_thinking")
+CHANGES = ("tool_addition", "tool_removal")
+OF_ASSISTANT = ("text", "tool_use", "compaction", "thinking", "redacted_thinking", *CHANGES)
 EXPECTED = {"user": "'text' and 'tool_result'", "system": "'text'"}
 
 
@@ -27,6 +29,7 @@ class Block(msgspec.Struct):
     content: Any = None
     source: Any = None  # of a document, or of what a search has found
     title: Any = None
+    tool: Any = None  # that is offered from here on, or no longer
 
     def is_left_out(self, role: str) -> bool:
         """Return whether the block is of a tool that Anthropic's servers have run, or of them in another way."""
@@ -50,7 +53,7 @@ class MessageBlocks(msgspec.Struct):
                 yield f"{place}[{index}]"
 
     def as_messages(self, place: str) -> Iterator[common_pb2.ChatMessage]:
-        """Yield the results of tools, and then what is said, which is left out if there are only results.
+        """Yield the results of tools, and then what is said, which is left out if there is only something else.
 
         Earlier reasoning is ignored. Raise InvalidRequest, which names the block below `place`, for other types.
         """
@@ -59,7 +62,7 @@ class MessageBlocks(msgspec.Struct):
             return
         texts: list[str] = []
         calls: list[common_pb2.ToolCall] = []
-        results = 0
+        others = 0  # blocks that say nothing here
         for index, block in enumerate(self.content):
             match self.role, block.type:
                 case _, "text":
@@ -72,8 +75,10 @@ class MessageBlocks(msgspec.Struct):
                     texts.append(result_text(block.content))
                 case "assistant", "thinking" | "redacted_thinking":
                     pass
+                case _, kind if kind in CHANGES:
+                    others += 1
                 case "user", "tool_result":
-                    results += 1
+                    others += 1
                     content = result_text(block.content)
                     yield common_pb2.ChatMessage(role="tool", content=content, tool_call_id=block.tool_use_id)
                 case "user", "document" | "search_result" if (text := text_in(msgspec.to_builtins(block))) is not None:
@@ -83,7 +88,7 @@ class MessageBlocks(msgspec.Struct):
                 case _:
                     problem = f"only blocks of type {EXPECTED[self.role]} are supported here, got {block.type[:32]!r}"
                     raise InvalidRequest(problem, f"{place}[{index}].type")
-        if texts or calls or not results:
+        if texts or calls or not others:
             yield common_pb2.ChatMessage(role=self.role, content="\n".join(texts), tool_calls=calls)
 
 
@@ -108,6 +113,40 @@ class ToolChoice(msgspec.Struct):
     type: Literal["auto", "any", "tool", "none"]
     name: str | None = None
     disable_parallel_tool_use: bool | None = None
+
+
+def tools_after(tools: Sequence[ToolSchema] | None, turns: Sequence[MessageBlocks]) -> list[ToolSchema]:
+    """Return those of `tools`, and of the tools that blocks define, which are offered after all `turns`.
+
+    Raises InvalidRequest, which names the block, for a definition of another form.
+    """
+    known, withdrawn = list(tools or ()), set[str | None]()
+    for place, block in _changes(turns):
+        match block.type, block.tool:
+            case "tool_addition", {"type": "tool_definition", "definition": definition}:
+                tool = _definition(definition, f"{place}.tool.definition")
+                withdrawn.discard(tool.name)
+                known += [tool] if all(tool.name != each.name for each in known) else []
+                check_count(len(known), MAX_TOOLS, "tools", place)
+            case "tool_addition", {"name": str(name)}:
+                withdrawn.discard(name)
+            case "tool_removal", {"name": str(name)}:
+                withdrawn.add(name)
+    return [tool for tool in known if tool.name not in withdrawn]
+
+
+def _changes(turns: Sequence[MessageBlocks]) -> Iterator[tuple[str, Block]]:
+    for number, turn in enumerate(turns):
+        for index, block in enumerate(turn.content if isinstance(turn.content, list) else ()):
+            if block.type in CHANGES:
+                yield f"messages[{number}].content[{index}]", block
+
+
+def _definition(value: Any, place: str) -> ToolSchema:
+    try:
+        return msgspec.convert(value, ToolSchema)
+    except msgspec.ValidationError as error:
+        raise within(mismatch(error, value), place) from None
 
 
 def tools_of(tools: Sequence[ToolSchema] | None, choice: ToolChoice | None) -> list[common_pb2.Tool]:

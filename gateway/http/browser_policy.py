@@ -68,12 +68,12 @@ class BrowserPolicy:
             return
         if request.headers.get("sec-fetch-site") == "cross-site" or (origin is not None and _is_foreign(request)):
             page = (origin or "another site")[:128]
-            raise PermissionDenied(f"origin: the request comes from a page of {page!r}; http_origins adds origins")
+            raise PermissionDenied(f"origin: the request comes from a page of {page!r}; http_hosts adds origins")
 
     def preflight(self, request: HttpRequest) -> Headers:
         """Return the headers that answer a browser's question before a request; raises PermissionDenied."""
         if not self.headers(request):
-            raise PermissionDenied("origin: http_origins names the pages that may call from a browser")
+            raise PermissionDenied("origin: http_hosts names the pages that may call from a browser")
         asked = request.headers.get("access-control-request-headers", "")
         return [
             (b"access-control-allow-methods", b"GET, POST, DELETE"),

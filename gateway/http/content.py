@@ -104,7 +104,7 @@ def text_in(part: Mapping[str, Any]) -> str | None:
             return text
         case {"text": str(text)}:
             return text
-        case {"source": {"type": "text", "data": str(text)}}:
+        case {"source": {"type": "text", "data": str(text)} | {"type": "content", "content": str(text)}}:
             return text
         case {"content": [*inner]} | {"source": {"content": [*inner]}} if inner:
             texts = [each["text"] for each in inner if isinstance(each, dict) and isinstance(each.get("text"), str)]

@@ -50,7 +50,8 @@ def _converted(kind: type[T], body: bytes, refused: msgspec.ValidationError) -> 
     try:
         return msgspec.convert(value, kind, str_keys=True)
     except msgspec.ValidationError as error:
-        raise mismatch(error, value) from None
+        fault = mismatch(error, value)
+        raise fault if fault.field else InvalidRequest(f"the body: {fault.message}") from None
 
 
 def _number(text: str) -> float:

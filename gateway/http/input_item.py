@@ -14,8 +14,11 @@ from gateway.http.tools import custom_arguments
 from gateway.validation import MAX_CALLED, check_name
 
 COMPACTED = ("compaction", "compaction_summary", "context_compaction")  # conversations that OpenAI alone can read
-SAID = (*TEXTS, *MEDIA, *COMPACTED, "item_reference")  # what says something that the model would miss
+REFERENCE = "item_reference"
+ADDITION = "additional_tools"
+SAID = (*TEXTS, *MEDIA, *COMPACTED, REFERENCE)  # what says something that the model would miss
 OF_CALLERS = ("function_call", "custom_tool_call")  # calls of tools that callers define
+KNOWN = ("message", "reasoning", ADDITION, *OF_CALLERS)
 CALL, OUTPUT = "_call", "_output"  # ends of types
 
 
@@ -38,18 +41,20 @@ class InputItem(msgspec.Struct, omit_defaults=True):
     action: Any = None  # of a shell or a computer
     operation: Any = None  # of a patch
     output: Any = None
-    tools: Any = None  # that a search has found
+    tools: Any = None  # that a search has found, or that are offered from here on
 
     @property
     def kind(self) -> str:
-        """The type of the item, which is a message if it does not say."""
-        return self.type or "message"
+        """The type of the item; one that does not say it is a message, or with no more than an id a reference."""
+        if self.type:
+            return self.type
+        return "message" if self.id is None or self.role is not None or self.content is not None else REFERENCE
 
     @property
     def is_left_out(self) -> bool:
         """Whether the item is what OpenAI's servers have made: a call, its result, or one of an unknown type."""
         kind = self.kind
-        if kind in ("message", "reasoning", *OF_CALLERS) or kind.endswith(CALL + OUTPUT) or self._is_unknown_message:
+        if kind in KNOWN or kind.endswith(CALL + OUTPUT) or self._is_unknown_message:
             return False
         return not (kind.endswith((CALL, OUTPUT)) and self.call_id)
 
@@ -69,7 +74,7 @@ class InputItem(msgspec.Struct, omit_defaults=True):
         Earlier reasoning is ignored. Raises InvalidRequest for messages of other types, and for what is not text.
         """
         kind = self.kind
-        if kind == "reasoning" or self.is_left_out:
+        if kind in ("reasoning", ADDITION) or self.is_left_out:
             return
         if kind == "message":
             if self.role is None:

@@ -7,10 +7,9 @@ import msgspec
 
 from fairlead.errors import InvalidRequest
 from gateway.core.response_store import StoredResponse
-from gateway.http.input_item import InputItem
+from gateway.http.input_item import REFERENCE, InputItem
 from serving.rpc.channel import MAX_REQUEST_BYTES
 
-REFERENCE = "item_reference"
 SHOWN = 64  # characters of an unknown id that an error message shows
 _ID = re.compile(r"[a-z]+_([0-9a-f]{16})(?:_[0-9]{1,8})?")  # of an item: the id of its response is in it
 Find = Callable[[str], StoredResponse | None]  # by the id of a response

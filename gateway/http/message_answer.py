@@ -16,6 +16,7 @@ from gateway.http.sse import named_event
 from serving.tool_arguments import arguments_object
 
 EMPTY = {"text": {"type": "text", "text": ""}, "thinking": {"type": "thinking", "thinking": "", "signature": ""}}
+CUT: dict[str, str | None] = {"stop_reason": "max_tokens", "stop_sequence": None}
 DELTA = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":%b:%b}}\n\n'
 
 
@@ -139,10 +140,29 @@ class MessageAnswer:
     def _stop(self) -> dict[str, str | None]:
         call = self._call
         if call.finish_reason is FinishReason.LENGTH:
-            return {"stop_reason": "max_tokens", "stop_sequence": None}
+            return CUT
         if call.stop_string:
             return {"stop_reason": "stop_sequence", "stop_sequence": call.stop_string}
         return {"stop_reason": "tool_use" if self._calls else "end_turn", "stop_sequence": None}
+
+
+class EmptyAnswer(MessageAnswer):
+    """Writes a message without content, where `max_tokens` is 0: the call computes its prompt, which is cached then.
+
+    The one token that it generates is left out.
+    """
+
+    def chunk(self, index: int, call: Call, chunk: OutputChunk) -> bytes:
+        """See Answer."""
+        return self._opening()
+
+    def finished(self, index: int, call: Call, last: OutputChunk | None) -> bytes:
+        """See Answer."""
+        return self._opening() + _event({"type": "message_delta", "delta": CUT, "usage": _usage(call)})
+
+    def whole(self, calls: Sequence[Call], outputs: Sequence[OutputChunk]) -> bytes:
+        """See Answer."""
+        return msgspec.json.encode(self._message([], CUT))
 
 
 def _kind(part: AnswerText | Reasoning) -> str:

@@ -9,11 +9,11 @@ from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.http.api import Generation
-from gateway.http.blocks import MessageBlocks, ToolChoice, ToolSchema, choice_of, left_out_tools, tools_of
+from gateway.http.blocks import MessageBlocks, ToolChoice, ToolSchema, choice_of, left_out_tools, tools_after, tools_of
 from gateway.http.constraint import of_schema
 from gateway.http.content import Content, text_of
 from gateway.http.decoding import check_supported, decode
-from gateway.http.message_answer import MessageAnswer
+from gateway.http.message_answer import EmptyAnswer, MessageAnswer
 from gateway.http.sampling import Maximum, Sampling, bounded
 from gateway.http.session import Sender, named_by, session_of
 from gateway.http.wishes import Level, Wish, ask, thinking, without_effect
@@ -85,11 +85,12 @@ class Conversation(UnsupportedByMessages, kw_only=True):
         if system := text_of(self.system, "system"):
             turns.insert(0, common_pb2.ChatMessage(role="system", content=system))
         continues = bool(self.messages) and self.messages[-1].role == "assistant"
+        tools = tools_after(self.tools, self.messages)
         chat = common_pb2.Chat(
             messages=turns,
             continue_final_message=continues,
-            tools=tools_of(self.tools, self.tool_choice),
-            tool_choice=choice_of(self.tools, self.tool_choice),
+            tools=tools_of(tools, self.tool_choice),
+            tool_choice=choice_of(tools, self.tool_choice),
         )
         ask(chat, self.wishes())
         return common_pb2.Prompt(chat=chat)
@@ -165,7 +166,7 @@ class MessagesRequest(Conversation, kw_only=True):
 
     def generations(self) -> Sequence[Generation]:
         """See ParsedRequest."""
-        sampling = self.parameters(self.max_tokens, self.stop_sequences)
+        sampling = self.parameters(max(1, self.max_tokens), self.stop_sequences)
         form = self.output_config and self.output_config.format
         if form is not None and self.output_format is not None:
             raise InvalidRequest(
@@ -179,7 +180,8 @@ class MessagesRequest(Conversation, kw_only=True):
     def answer(self, call: Call) -> MessageAnswer:
         """See ParsedRequest."""
         is_single = self.tool_choice is not None and self.tool_choice.disable_parallel_tool_use
-        return MessageAnswer(call, most_calls=1 if is_single else None)
+        kind = MessageAnswer if self.max_tokens else EmptyAnswer
+        return kind(call, most_calls=1 if is_single else None)
 
 
 _DECODER = msgspec.json.Decoder(MessagesRequest)

@@ -38,6 +38,15 @@ def mismatch(error: msgspec.ValidationError, body: Any) -> InvalidRequest:
     return InvalidRequest(f"{_GOT.sub('', message)}, got {shown}", fault.field)
 
 
+def within(fault: InvalidRequest, place: str) -> InvalidRequest:
+    """Return `fault` of a value that stands at `place` of the body."""
+    return InvalidRequest(fault.message.removeprefix(f"{fault.field}: "), f"{place}{_joined(fault.field)}")
+
+
+def _joined(field: str) -> str:
+    return field if field.startswith("[") or not field else f".{field}"
+
+
 def _value_at(body: Any, field: str) -> Any:
     """Return the value of `field`, which leads through objects and lists, as far as it is there."""
     for name, index in _STEPS.findall(f".{field}" if field else ""):

@@ -7,6 +7,7 @@ import msgspec
 
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
+from gateway.http.mismatch import mismatch, within
 from gateway.http.tools import (
     CHOICE,
     MODES,
@@ -68,11 +69,21 @@ class ResponseTools:
     """
 
     def __init__(self, tools: Sequence[ResponseTool]) -> None:
-        check_count(sum(len(tool.tools or (tool,)) for tool in tools), MAX_TOOLS, "tools", "tools")
         self.left_out: list[str] = []
         self.offered: list[common_pb2.Tool] = []
         self._known: dict[str, OfferedTool] = {}
+        self._check(sum(len(tool.tools or (tool,)) for tool in tools), "tools")
         self._add(tools, "tools", "")
+
+    def add(self, tools: Any, place: str) -> None:
+        """Offer more tools, which stand at `place` of the body, but for those that are known by their names."""
+        self._check(len(tools) if isinstance(tools, list) else 0, place)
+        try:
+            more = msgspec.convert(tools, list[ResponseTool])
+        except msgspec.ValidationError as error:
+            raise within(mismatch(error, tools), place) from None
+        self._check(sum(len(tool.tools or (tool,)) for tool in more), place)
+        self._add(more, place, "")
 
     def called(self, name: str) -> OfferedTool:
         """Return the tool that the model calls `name`."""
@@ -99,12 +110,16 @@ class ResponseTools:
                 case "function" | "custom":
                     full = full_name(namespace, name)
                     check_name(name and full, f"{field}.name")
-                    self.offered.append(tool.as_tool(full))
-                    self._known[full] = OfferedTool(name, namespace, tool.type == "custom")
+                    if full not in self._known:
+                        self.offered.append(tool.as_tool(full))
+                        self._known[full] = OfferedTool(name, namespace, tool.type == "custom")
                 case "namespace" if not namespace:
                     self._add(tool.tools or (), f"{field}.tools", name)
                 case _:
                     self.left_out.append(field)
+
+    def _check(self, more: int, place: str) -> None:
+        check_count(len(self.offered) + more, MAX_TOOLS, "tools", place)
 
     def _full(self, namespace: str, name: str) -> str:
         """Return the name by which the model knows a tool that a caller names, perhaps without its namespace."""

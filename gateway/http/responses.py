@@ -12,8 +12,8 @@ from gateway.core.response_store import ResponseStore, StoredResponse
 from gateway.core.session_tree import Session
 from gateway.http.api import Api, Generation
 from gateway.http.errors import PreviousResponseNotFound, ResponseNotFound
-from gateway.http.input_item import add_items
-from gateway.http.item_references import REFERENCE, resolved
+from gateway.http.input_item import REFERENCE, add_items
+from gateway.http.item_references import resolved
 from gateway.http.response_answer import ResponseAnswer, response_id
 from gateway.http.response_tools import ResponseTools
 from gateway.http.responses_request import ResponsesRequest, read

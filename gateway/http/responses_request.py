@@ -9,7 +9,7 @@ from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
 from gateway.http.constraint import JsonObjectFormat, SchemaFormat, TextFormat, TextOptions, of_schema
 from gateway.http.decoding import check_supported, decode
-from gateway.http.input_item import InputItem
+from gateway.http.input_item import ADDITION, InputItem
 from gateway.http.openai_request import OpenAIRequest
 from gateway.http.response_tools import ResponseTool, ResponseTools
 from gateway.http.sampling import Maximum
@@ -98,8 +98,12 @@ class ResponsesRequest(UnsupportedByResponses, kw_only=True):
         return [*without_effect(self.wishes(), granted), *tools.left_out, *calls, *parts]
 
     def known_tools(self) -> ResponseTools:
-        """Return the tools by the names by which the model knows them."""
-        return ResponseTools(self.tools or ())
+        """Return the tools by the names by which the model knows them, those with them that items of the input add."""
+        tools = ResponseTools(self.tools or ())
+        for index, item in enumerate(self.items()):
+            if item.kind == ADDITION:
+                tools.add(item.tools or (), f"input[{index}].tools")
+        return tools
 
     def sampling(self, choice: common_pb2.ToolChoice) -> common_pb2.SamplingParams:
         """Return how tokens are chosen. A call that has to be made is no text, so that the format of texts is left."""

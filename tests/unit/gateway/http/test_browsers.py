@@ -81,7 +81,7 @@ def test_names_of_this_machine_are_served(http: HttpClient, host: str) -> None:
 def test_another_page_is_refused(http: HttpClient, headers: dict[str, str]) -> None:
     answer = post(http, {"host": "localhost", **headers})
     assert answer.status == 403
-    assert "http_origins" in answer.error["message"]
+    assert "http_hosts" in answer.error["message"]
     assert "access-control-allow-origin" not in answer.headers
     preflight = http.request("OPTIONS", CHAT, b"", {**PREFLIGHT, **headers})
     assert preflight.status == 403

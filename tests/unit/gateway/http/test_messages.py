@@ -65,6 +65,25 @@ def test_a_stream_by_the_letter(http: HttpClient) -> None:
     assert end == {"type": "message_stop"}
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_message_of_no_tokens_warms_the_cache(http: HttpClient, stream: bool) -> None:
+    """So Anthropic's API has it: a prompt is computed before it is needed."""
+    prompt = [{"role": "user", "content": f"warm {stream} " * 40}]
+    answer = ask(http, messages=prompt, max_tokens=0, stream=stream)
+    assert answer.status == 200
+    if stream:
+        start, ping, delta, end = answer.named_events
+        assert start["message"]["content"] == []
+        assert (ping["type"], end["type"]) == ("ping", "message_stop")
+        told = delta["delta"]
+    else:
+        told = answer.json
+        assert told["content"] == []
+    assert (told["stop_reason"], told["stop_sequence"]) == ("max_tokens", None)
+    usage = ask(http, messages=prompt).json["usage"]
+    assert usage["cache_read_input_tokens"] > usage["input_tokens"]
+
+
 def test_the_stop_sequence_that_was_met_is_told(http: HttpClient) -> None:
     whole = ask(http, max_tokens=12).json["content"][0]["text"]
     stop = whole[6:8]
@@ -146,7 +165,7 @@ def test_parameters_that_ask_for_nothing_are_let_through(http: HttpClient) -> No
     [
         ({"model": "none such"}, 404, "not_found_error", "model: "),
         ({"max_tokens": None}, 400, "invalid_request_error", "max_tokens: "),
-        ({"max_tokens": 0}, 400, "invalid_request_error", "max_tokens: "),
+        ({"max_tokens": -1}, 400, "invalid_request_error", "max_tokens: "),
         ({"messages": []}, 400, "invalid_request_error", "messages: "),
         ({"messages": [{"role": "robot", "content": "x"}]}, 400, "invalid_request_error", "messages[0].role: "),
         (

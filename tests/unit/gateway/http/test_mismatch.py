@@ -1,6 +1,7 @@
 """What has not the form of a field: the error names the field, what it may be, and what it is."""
 
 import json
+import re
 
 import pytest
 
@@ -48,6 +49,12 @@ def test_a_mismatch_before_what_cannot_be_read_is_named(further: bytes) -> None:
     with pytest.raises(InvalidRequest) as refused:
         chat_completions(b'{"n":0' + further)
     assert refused.value.field == "n"
+
+
+@pytest.mark.parametrize("body", [b"[]", b"null", b'"x"'])
+def test_a_body_that_is_no_object_is_named(body: bytes) -> None:
+    with pytest.raises(InvalidRequest, match=f"^the body: Expected `object`, got {re.escape(body.decode())}$"):
+        chat_completions(body)
 
 
 def test_a_body_without_a_required_field_names_it() -> None:

@@ -195,6 +195,9 @@ def test_an_input_may_refer_to_items_that_are_stored(model: HttpClient) -> None:
     assert [item["type"] for item in later["output"]] == ["reasoning", "message"]
     again = [*referred, *({"type": "item_reference", "id": item["id"]} for item in later["output"]), asked]
     assert model.post(RESPONSES, {"input": again, "tools": tools}).status == 200
+    bare = [asked, {"id": call["id"]}, {"type": None, "id": "msg_0123456789abcdef"}]
+    refused = model.post(RESPONSES, {"input": bare, "tools": tools})  # the type of a reference may be left out
+    assert (refused.status, refused.error["param"]) == (400, "input[2].id")
     for unknown in ("msg_0123456789abcdef", f"{call['id']}_9", "", None):
         refused = model.post(RESPONSES, {"input": [{"type": "item_reference", "id": unknown}]})
         assert (refused.status, refused.error["param"]) == (400, "input[0].id")
