@@ -21,7 +21,6 @@ from gateway.usage import UsageLedger, UsageSums
 from gateway.validation import app_name, capacity, check_interaction, check_length, check_rendered, check_request, cut
 from serving.cost import MICRO, within_limits
 from serving.names import MAX_NAME, tenant_of
-from serving.service_tiers import FLEX, granted
 from serving.telemetry.records import CHAT, TEXT_COMPLETION
 from serving.telemetry.spans import remote
 from serving.wire import sampling_to_proto
@@ -115,7 +114,7 @@ class Admission:
             call.cleanup.callback(request.drop_message)
             identity = request.identity = self._named(request.user, identity, credentials)
             call.client, call.tier = identity.client, identity.tier
-            call.background = granted(request.message.service_tier, identity.service_tiers) == FLEX
+            call.background = identity.is_background(request.message.service_tier)
             self._examine(call)
             self._wait(call)
         except FairleadError:

@@ -20,7 +20,7 @@ from serving.config import require
 from serving.cost import MAX_WEIGHT
 from serving.document import ConfigEntry, read, text_of
 from serving.names import normalized
-from serving.service_tiers import SERVICE_TIERS
+from serving.service_tiers import DEFAULT, FLEX, SERVICE_TIERS
 from throttler.core.profiles import DEFAULT_APP
 from throttler.core.throttle import Caller
 
@@ -78,6 +78,13 @@ class CallerIdentity:
     def caller(self, app: str) -> Caller:
         """Return the caller of a call of `app`, as the throttler knows it."""
         return Caller(self.tenant, self.client, app, self.key)
+
+    def is_background(self, asked: str) -> bool:
+        """Return whether a call that asks for the service tier `asked` is of the background class.
+
+        It gets another one of its key's tiers if the key may not have that one.
+        """
+        return FLEX in self.service_tiers and (asked == FLEX or DEFAULT not in self.service_tiers)
 
     def may_read(self, client: str) -> bool:
         """Return whether what belongs to `client` may be read: by itself, or by its tenant's key that may name it.

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from fairlead.errors import QueueFull
 from fairlead.v1 import inference_pb2_grpc, scheduler_pb2
 from gateway.core.client_limits import OpenCallLimiter, counted_as
+from gateway.tenants import CallerIdentity
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Fleet
 from global_scheduler.wire import load_from
-from serving.service_tiers import DEFAULT, FLEX, HEADER, granted
+from serving.service_tiers import DEFAULT, FLEX, HEADER
 from simulation.spec import GLOBAL_POLICIES
 from tests.services import DEADLINE, Stack, eventually
 from tests.unit.gateway.http.http_client import TEXT, HttpClient, by
@@ -41,7 +42,8 @@ from throttler.core.throttle import Rejected
 def test_a_call_gets_the_tier_that_it_asks_for_if_its_key_may_have_it(
     asked: str, allowed: tuple[str, ...], expected: str
 ) -> None:
-    assert granted(asked, allowed) == expected
+    caller = CallerIdentity("t", "t", 1.0, service_tiers=allowed)
+    assert caller.is_background(asked) == (expected == FLEX)
 
 
 def test_calls_of_both_classes_at_a_full_worker(stack: Stack, tmp_path: Path) -> None:
