@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol
 
-from serving.names import tenant_of
 from serving.usage_report import UsageRow
 
 log = logging.getLogger(__name__)
@@ -115,8 +114,8 @@ class UsageLedger:
             if len(self._names) >= self._most_names:
                 client = app = OTHERS
             self._names.add((client, app))
-        tenant = tenant_of(client)
-        self._add(UsageKey(day, tenant, client[len(tenant) + 1 :], app, model), sums)
+        tenant, _, user = client.partition("/")
+        self._add(UsageKey(day, tenant, user, app, model), sums)
 
     def _add(self, key: UsageKey, sums: UsageSums) -> None:
         if (before := self._new.get(key)) is not None:

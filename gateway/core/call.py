@@ -103,7 +103,7 @@ class CallMachine:
         return (Decide(),)
 
     def _decided(self, decided: events.Decided, now: float) -> Sequence[Command]:
-        self.state, self._coalescer = ENCODING, Coalescer(decided.tokens_per_message)
+        self.state, self._coalescer.tokens_per_message = ENCODING, decided.tokens_per_message
         return (Encode(),)
 
     def _encoded(self, encoded: events.Encoded, now: float) -> Sequence[Command]:
