@@ -130,7 +130,7 @@ class LogRedaction(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """See logging.Filter."""
-        if record.name != GRPC or not str(record.msg).startswith(NOT_UTF_8):
+        if not str(record.msg).startswith(NOT_UTF_8):
             return True
         if record.created < self._next:
             self._left_out += 1
@@ -150,6 +150,6 @@ def configure_logging(level: str) -> None:
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None
     handler = DescriptorHandler(STDERR)
-    handler.addFilter(LogRedaction())
     handler.setFormatter(JsonFormatter())
+    logging.getLogger(GRPC).addFilter(LogRedaction())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
