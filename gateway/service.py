@@ -6,7 +6,7 @@ from collections.abc import Callable
 import grpc
 
 from fairlead.errors import FairleadError
-from fairlead.rpc.status import request_id_metadata, to_status
+from fairlead.rpc.status import REQUEST_ID_METADATA, to_status
 from fairlead.v1 import inference_pb2
 from gateway.admission import Admission
 from gateway.call import CallRequest, Message, Receive, new_call, predicted_wait
@@ -42,7 +42,7 @@ class InferenceService:
         call = new_call(None if remaining is None else asyncio.get_running_loop().time() + remaining)
         # The id is not in the initial metadata, which would cost a write of their own; Accepted, the first message,
         # carries it too.
-        told = request_id_metadata(call.request_id)
+        told = ((REQUEST_ID_METADATA, call.request_id),)
         context.set_trailing_metadata(told)
 
         def parse(data: bytes) -> CallRequest:

@@ -66,11 +66,6 @@ def _clipped(message: str) -> str:
     return message if len(data) <= MAX_MESSAGE else data[:MAX_MESSAGE].decode(errors="ignore") + "..."
 
 
-def request_id_metadata(request_id: str) -> tuple[tuple[str, str], ...]:
-    """Return the trailing metadata with the id of a call."""
-    return ((REQUEST_ID_METADATA, request_id),)
-
-
 def to_status(error: FairleadError, request_id: str = "") -> grpc.Status:
     """Convert `error` for `context.abort_with_status`, with ErrorInfo and, where they apply, RetryInfo and BadRequest.
 
@@ -90,7 +85,7 @@ def to_status(error: FairleadError, request_id: str = "") -> grpc.Status:
     if not request_id:
         return status
     # abort_with_status replaces the trailing metadata that was set before.
-    return status._replace(trailing_metadata=(*status.trailing_metadata, *request_id_metadata(request_id)))
+    return status._replace(trailing_metadata=(*status.trailing_metadata, (REQUEST_ID_METADATA, request_id)))
 
 
 def _outcome_of_grpc(call: grpc.RpcError) -> Outcome:
