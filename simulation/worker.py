@@ -60,6 +60,7 @@ class SimulatedWorker:
         self.alive = True
         self.slowdown = 1.0
         self.stalled_until = 0.0
+        self.step_time = StepTime(spec.profile.coefficients)
         self.batcher = spec.make_batcher()
         self.machine = WorkerMachine(self.batcher.queue)
         self.delivery = Delivery()
@@ -68,7 +69,6 @@ class SimulatedWorker:
         self.checked: Callable[[SimulatedWorker], None] = lambda worker: None
         self._clock = clock
         self._run_log = run_log
-        self._seconds = StepTime(spec.profile.coefficients)
         self._arrivals = 0
         self._busy = False
         self._ticks = False  # whether a tick of the delivery is planned
@@ -166,7 +166,7 @@ class SimulatedWorker:
             if attempt.call.admitted_at is None:
                 attempt.call.admitted_at = self._clock.now
         lengths = plan.lengths or [1] * len(plan.parts)
-        seconds = self._seconds(plan.batch, lengths) * self.slowdown
+        seconds = self.step_time(plan.batch, lengths) * self.slowdown
         self._clock.after(seconds, partial(self._commit, self.life, plan, seconds))
 
     def _commit(self, life: int, plan: Plan, seconds: float) -> None:

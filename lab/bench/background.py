@@ -1,25 +1,30 @@
 """Interactive calls before a batch in the background class: what they wait, and what the pool computes. Simulated.
 
-    python -m lab.bench.background [--batch 10000] [--load 0.3 0.6 0.9] [--workers 2]
+    python -m lab.bench.background [--batch 10000] [--load 0.3 0.6 0.9] [--workers 2] [--step 0.053]
 
 Workers with Llama-3.1-8B on an A100-80G. Four tenants make interactive calls at random times, with prompts of 64 to
 2,048 tokens; a load of 1 is what saturates the pool. A batch keeps 256 calls open for each worker until all are
 answered. A row shows the P50 and P99 time to the first token of interactive calls without and with the batch, over the
-time in which the batch ran, and the service per second of the pool beside that of the batch alone.
+time in which the batch ran, and the service per second of the pool beside that of the batch alone. Between the two are
+those without a batch where each step that computes no prompt lasts at least STEP seconds, as one of the batch does:
+what a batch costs that only lets nobody interrupt its step.
 """
 
 import argparse
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
 from lab.bench.machine import commit
+from local_worker.core.batch import Batch
 from serving.statistics import percentile
 from simulation.call import SimulatedCall
+from simulation.cluster import SimulatedCluster
 from simulation.prompts import PromptSegments
-from simulation.run import Scenario, SimulationRun
+from simulation.run_log import RunLog
 from simulation.spec import ClusterSpec, WorkerSpec
+from simulation.step_time import Coefficients, StepTime
 from simulation.workload import ClosedLoop
 
 OPEN = 256  # calls of the batch for each worker
@@ -84,50 +89,66 @@ class _Loop:
         )
 
 
-def simulated(load: BackgroundLoad) -> SimulationRun:
-    """Return the run of `load` on the pool."""
+class LongStep(StepTime):
+    """A function from a batch to the seconds of its step: at least `least` where it computes no prompt."""
+
+    def __init__(self, coefficients: Coefficients, least: float) -> None:
+        super().__init__(coefficients)
+        self._least = least
+
+    def __call__(self, batch: Batch, lengths: Sequence[int]) -> float:
+        """See StepTime."""
+        seconds = super().__call__(batch, lengths)
+        return seconds if any(piece.stop - piece.start > 1 for piece in batch.slices) else max(seconds, self._least)
+
+
+def simulated(load: BackgroundLoad, least_step: float = 0.0) -> RunLog:
+    """Return the run of `load` on the pool; a step without prompts lasts at least `least_step` seconds."""
     worker = WorkerSpec(kv_tokens=425_984, max_running=128, max_prompt_tokens=8192, fairness_levels="tenant,user")
-    return Scenario(ClusterSpec(workers=load.workers, worker=worker), load).run()
+    cluster = SimulatedCluster(ClusterSpec(workers=load.workers, worker=worker), load.make())
+    for each in cluster.workers.values():
+        each.step_time = LongStep(worker.profile.coefficients, least_step)
+    return cluster.run()
 
 
-def waits(run: SimulationRun, until: float) -> list[float]:
+def waits(run: RunLog, until: float) -> list[float]:
     """Return the times to the first token of the interactive calls that arrived before `until`."""
     return [
-        record.first - record.arrival
-        for record in run.records
-        if record.client != BATCH and record.first is not None and SETTLED_SECONDS <= record.arrival < until
+        call.first_token_latency
+        for call in run.calls
+        if call.client != BATCH and SETTLED_SECONDS <= call.arrival < until
     ]
 
 
-def served(run: SimulationRun, until: float) -> float:
+def served(run: RunLog, until: float) -> float:
     """Return the service of all clients per second between SETTLED_SECONDS and `until`."""
 
     def total(at: float) -> float:
         return sum(
-            max((sum_ for second, sum_ in curve.items() if second <= at), default=0.0) for curve in run.actual.values()
+            max((sum_ for second, sum_ in curve.items() if second <= at), default=0.0) for curve in run.service.values()
         )
 
     return (total(until) - total(SETTLED_SECONDS)) / (until - SETTLED_SECONDS)
 
 
-def batch_end(run: SimulationRun) -> float:
+def batch_end(run: RunLog) -> float:
     """Return when the batch had fewer calls than it keeps open."""
-    begun = sorted(record.arrival for record in run.records if record.client == BATCH)
-    return begun[-1]
+    return max(call.arrival for call in run.of(BATCH))
 
 
-def table(workers: int, batch: int, loads: list[float], show: Callable[[str], None]) -> None:
+def table(workers: int, batch: int, loads: list[float], step: float, show: Callable[[str], None]) -> None:
     """Show a Markdown table with a row for each load."""
     columns = (
         "load",
         "alone, p50 / p99, s",
+        f"alone, in steps of {step} s, p50 / p99, s",
         "before the batch, p50 / p99, s",
         "p99",
         "service/s of the batch alone",
         "",
     )
     show(f"| {' | '.join(columns)} |")
-    show("|---|---|---|---|---|---|")
+    show(f"|{'---|' * len(columns)}")
     alone = simulated(BackgroundLoad(workers, 0.0, 0.0, batch))
     whole = served(alone, int(batch_end(alone)))
     for load in loads:
@@ -135,11 +156,12 @@ def table(workers: int, batch: int, loads: list[float], show: Callable[[str], No
         rate = load * SATURATING * workers
         both = simulated(BackgroundLoad(workers, rate, seconds, batch))
         until = min(seconds, int(batch_end(both)))
-        before, after = waits(simulated(BackgroundLoad(workers, rate, until, 0)), until), waits(both, until)
-        figures = [percentile(each, part) for each in (before, after) for part in (50, 99)]
+        runs = [simulated(BackgroundLoad(workers, rate, until, 0), least) for least in (0.0, step)]
+        figures = [[percentile(waits(run, until), part) for part in (50, 99)] for run in (*runs, both)]
+        shown = " | ".join(f"{middle:.3f} / {worst:.3f}" for middle, worst in figures)
         show(
-            f"| {load:.1f} | {figures[0]:.3f} / {figures[1]:.3f} | {figures[2]:.3f} / {figures[3]:.3f} "
-            f"| {figures[3] / figures[1]:.2f} times | {whole:,.0f} | {served(both, until) / whole:.2f} times |"
+            f"| {load:.1f} | {shown} | {figures[2][1] / figures[0][1]:.2f} times "
+            f"| {whole:,.0f} | {served(both, until) / whole:.2f} times |"
         )
 
 
@@ -151,9 +173,10 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=10_000)
     parser.add_argument("--load", type=float, nargs="+", default=[0.3, 0.6, 0.9])
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--step", type=float, default=0.053)
     args = parser.parse_args()
     print(f"commit {commit()}")
-    table(args.workers, args.batch, args.load, lambda line: print(line, flush=True))
+    table(args.workers, args.batch, args.load, args.step, lambda line: print(line, flush=True))
 
 
 if __name__ == "__main__":

@@ -5,9 +5,10 @@ room takes that of background requests, as much as it needs: they lose nothing, 
 engine that runs ahead they pause for the step before, so that an interactive request waits for one step more. No
 background request enters while an interactive one is blocked. The floor is the exception, see Floor.
 
-A step lasts as long as its tokens take, and whoever arrives waits for its end. Therefore a step in which background
-requests take part computes prompts of at most a PROMPT_PART-th of its tokens, those of interactive requests included,
-unless no interactive request was here for QUIET_STEPS steps.
+A step lasts as long as its tokens take, and whoever arrives waits for its end. Therefore background requests compute
+prompts of at most a PROMPT_PART-th of a step's tokens, unless no interactive request was here for QUIET_STEPS steps. In
+a step with the prompt of an interactive request, which waits for this step, all tokens of background requests count,
+and those of this prompt.
 """
 
 from collections.abc import Collection
@@ -65,7 +66,7 @@ class Floor:
         assert self._credit <= 0, f"credit {self._credit}"
 
 
-PROMPT_PART = 4
+PROMPT_PART = 6
 QUIET_STEPS = 128
 
 
@@ -168,8 +169,9 @@ class ClassTurns:
         here = [request for request in running if request in staying]
         part = Step(step.left, step.unscored, step.parts)
         if self._quiet < QUIET_STEPS:
-            room = self._most_prompt - self._interactive.prompt_tokens
-            part.left = min(step.left, len(here) + room) if room > 0 else 0.0
+            awaited = self._interactive.prompt_tokens
+            most = self._most_prompt - awaited if awaited else self._most_prompt + len(here)
+            part.left = min(step.left, max(0, most))
         if self._interactive.blocked:  # nobody takes the room for which it waits
             admitted = self._background.share_out(part, here, can_enter=False)
             self._background.resume()

@@ -17,6 +17,7 @@ from local_worker.core.accounts.account import Path
 from local_worker.core.accounts.tree import FairnessLevels
 from local_worker.core.batch import StepResult
 from local_worker.core.batcher import Batcher
+from local_worker.core.class_turns import PROMPT_PART
 from local_worker.core.engine_cache import EngineCache
 from local_worker.core.external import ExternalBatch, ExternalQueue
 from local_worker.core.limits import AdmissionMode, BatchLimits
@@ -169,6 +170,25 @@ def test_background_requests_leave_a_full_batch_within_a_step_and_go_on_where_th
         rig.batcher.check_invariants()
     for request in [*lower, *upper]:
         assert rig.answers[request] == [*range(prompt, prompt + request.sampling.max_tokens)], "no gap and no repeat"
+
+
+@pytest.mark.parametrize("prompt", [4, 20, 36, 100])
+def test_a_step_with_an_interactive_prompt_is_short(prompt: int) -> None:
+    rig = Rig(make_batcher(pages=3000, max_running=80, token_budget=240, policy=CLASSED_DLPM))
+    rig.ask(0, Arrival(0, "s/v", 4, MOST_OUTPUT))
+    for number in range(1, 60):
+        rig.ask(number, Arrival(0, "s/u", 4, MOST_OUTPUT, background=True))
+    for _ in range(10):
+        rig.step()
+    rig.ask(60, Arrival(0, "s/v", prompt, 2))
+    plan = rig.step()
+    assert plan is not None
+    lower = sum(piece.stop - piece.start for request, piece in plan.parts if request.background)
+    assert rig.interactive(plan) == {0: (13, 14), 60: (0, prompt)}
+    assert lower == max(0, 240 // PROMPT_PART - prompt), "background requests take what is left of the part"
+    plan = rig.step()
+    assert plan is not None
+    assert len(plan.parts) == 61, "all go on in the next one"
 
 
 def test_nobody_waits_for_a_prefix_that_a_background_request_computes() -> None:
