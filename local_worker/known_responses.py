@@ -16,8 +16,9 @@ HARMONY = {
             "close": "<|end|>",
         },
         "tool_calls": {
-            "open_pattern": r"(?:<\|start\|>assistant)?(?:<\|channel\|>\w+)?\s?to=functions\.(?P<name>[\w.\-]+)"
-            r"[\s\w]*(?:<\|channel\|>[\s\w]*)?(?:<\|constrain\|>\w*)?<\|message\|>",
+            "open_pattern": r"(?:<\|start\|>assistant)?(?:<\|channel\|>(?:commentary|analysis))?\s?"
+            r"to=functions\.(?P<name>[\w.\-]+)(?:<\|channel\|>(?:commentary|analysis))?\s?"
+            r"(?:<\|constrain\|>)?(?:json|code)?<\|message\|>",
             "close": ["<|call|>", "<|end|>"],
             "content": "json",
             "transform": NAMED_CALL,

@@ -65,11 +65,12 @@ class HttpApplication:
         self._page = page
         self._models = Models(members)
         self._responses = ResponseEndpoints(responses, admission.identify_named)
-        tokens = TokenEndpoints(tokenization, bodies)
+        tokens = TokenEndpoints(tokenization, bodies, self._responses.api)
         self._counting: dict[str, Callable[[HttpRequest], Awaitable[bytes]]] = {
             "/tokenize": tokens.tokenize,
             DETOKENIZE: tokens.detokenize,
             f"{MESSAGES}/count_tokens": tokens.count,
+            f"{RESPONSES}/input_tokens": tokens.count_input,
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

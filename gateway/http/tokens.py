@@ -1,5 +1,6 @@
-"""POST /tokenize and /detokenize, as vLLM has them, and /v1/messages/count_tokens, as Anthropic has it."""
+"""POST /tokenize and /detokenize, as vLLM has them, and what counts tokens in Anthropic's and OpenAI's APIs."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
@@ -7,12 +8,14 @@ import msgspec
 from fairlead.errors import InvalidRequest
 from fairlead.token_ids import pack_ids
 from fairlead.v1 import common_pb2, worker_pb2
+from gateway.http.api import Api
 from gateway.http.chat_prompt import Message, chat_prompt
 from gateway.http.decoding import check_supported, decode
 from gateway.http.messages import conversation
 from gateway.http.request import HttpRequest
 from gateway.http.sampling import Natural
 from gateway.http.tools import ToolDefinition, tools_to_offer
+from gateway.tenants import Credentials
 from gateway.tokenization import Tokenization
 from gateway.validation import MAX_MESSAGES
 from serving.rpc.message_body_limiter import MessageBodyLimiter
@@ -78,11 +81,17 @@ _DETOKENIZE = msgspec.json.Decoder(DetokenizeRequest)
 
 
 class TokenEndpoints:
-    """Answers requests about tokens; each method returns the answer's body and raises FairleadError."""
+    """Answers requests about tokens; each method returns the answer's body and raises FairleadError.
 
-    def __init__(self, tokenization: Tokenization, bodies: MessageBodyLimiter) -> None:
+    `responses` returns what reads the requests for responses of a caller.
+    """
+
+    def __init__(
+        self, tokenization: Tokenization, bodies: MessageBodyLimiter, responses: Callable[[Credentials], Api]
+    ) -> None:
         self._tokenization = tokenization
         self._bodies = bodies
+        self._responses = responses
 
     async def tokenize(self, request: HttpRequest) -> bytes:
         """Return a prompt's token ids."""
@@ -115,3 +124,13 @@ class TokenEndpoints:
 
         ids, _ = await self._tokenization.encode(receive, request.credentials)
         return msgspec.json.encode({"input_tokens": len(ids)})
+
+    async def count_input(self, request: HttpRequest) -> bytes:
+        """Return how many tokens the prompt of a response has, of which the body is that of the response."""
+
+        async def receive() -> worker_pb2.EncodeRequest:
+            asked = self._responses(request.credentials)(await request.body(self._bodies))
+            return worker_pb2.EncodeRequest(model=asked.model, prompt=asked.generations()[0].prompt)
+
+        ids, _ = await self._tokenization.encode(receive, request.credentials)
+        return msgspec.json.encode({"object": "response.input_tokens", "input_tokens": len(ids)})

@@ -21,6 +21,7 @@ from tests.unit.gateway.http.http_client import (
     COUNT,
     DETOKENIZE,
     HELLO,
+    INPUT_TOKENS,
     MESSAGES,
     MODELS,
     RESPONSES,
@@ -220,6 +221,7 @@ KNOWN = {
     TOKENIZE: TokenizeRequest.__struct_fields__,
     DETOKENIZE: DetokenizeRequest.__struct_fields__,
     COUNT: Conversation.__struct_fields__,
+    INPUT_TOKENS: ResponsesRequest.__struct_fields__,
 }
 BASE: Mapping[str, Sequence[tuple[str, Any]]] = {
     CHAT: [("messages", HELLO), ("max_tokens", 2)],
@@ -229,6 +231,7 @@ BASE: Mapping[str, Sequence[tuple[str, Any]]] = {
     TOKENIZE: [("prompt", "hello")],
     DETOKENIZE: [("tokens", [104])],
     COUNT: [("messages", HELLO)],
+    INPUT_TOKENS: [("input", "hello")],
 }
 NOISE = st.sampled_from(
     [b"", b"\xff", b"\xed\xa0\x80", b"\x00", b"\\ud800", b"[" * 5000, b'{"a":' * 5000, b"1e999", b'"']

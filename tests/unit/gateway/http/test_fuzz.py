@@ -21,6 +21,7 @@ from tests.unit.gateway.http.http_client import (
     CHAT,
     COUNT,
     DETOKENIZE,
+    INPUT_TOKENS,
     MESSAGES,
     MODELS,
     RESPONSES,
@@ -36,6 +37,7 @@ REFUSALS = {(status.status, status.type, status.code) for status in STATUSES.val
 FIELDS = {
     MESSAGES: "stop_reason",
     COUNT: "input_tokens",
+    INPUT_TOKENS: "input_tokens",
     RESPONSES: "output",
     TOKENIZE: "tokens",
     DETOKENIZE: "prompt",

@@ -21,6 +21,7 @@ from tests.unit.gateway.http.http_client import (
     COUNT,
     DETOKENIZE,
     HELLO,
+    INPUT_TOKENS,
     MESSAGES,
     RESPONSES,
     TEXT,
@@ -121,6 +122,7 @@ SMALLEST: dict[str, dict[str, object]] = {
     MESSAGES: {"messages": HELLO, "max_tokens": 1},
     RESPONSES: {"input": "hello", "max_output_tokens": 1},
     COUNT: {"messages": HELLO},
+    INPUT_TOKENS: {"input": "hello"},
     TOKENIZE: {"prompt": "hello"},
     DETOKENIZE: {"tokens": [104]},
 }
@@ -130,6 +132,7 @@ KNOWN: dict[str, type[msgspec.Struct]] = {
     MESSAGES: MessagesRequest,
     RESPONSES: ResponsesRequest,
     COUNT: Conversation,
+    INPUT_TOKENS: ResponsesRequest,
     TOKENIZE: TokenizeRequest,
     DETOKENIZE: DetokenizeRequest,
 }

@@ -9,7 +9,16 @@ import pytest
 from gateway.http.tokens import UnsupportedByTokenize
 from tests.services import Stack
 from tests.unit.gateway.http.conftest import serving
-from tests.unit.gateway.http.http_client import CHAT, COUNT, DETOKENIZE, HELLO, TOKENIZE, HttpClient
+from tests.unit.gateway.http.http_client import (
+    CHAT,
+    COUNT,
+    DETOKENIZE,
+    HELLO,
+    INPUT_TOKENS,
+    RESPONSES,
+    TOKENIZE,
+    HttpClient,
+)
 
 
 def test_a_prompt_and_back(http: HttpClient) -> None:
@@ -26,6 +35,20 @@ def test_a_chat_has_the_tokens_that_it_is_answered_with(http: HttpClient) -> Non
     counted = http.post(COUNT, {"model": "tiny", "system": "Be brief.", "messages": HELLO})
     assert counted.json == {"input_tokens": used}
     assert counted.headers["request-id"]
+
+
+def test_a_response_has_the_input_tokens_that_are_counted(http: HttpClient) -> None:
+    """Also one that continues another, which only the caller of that one may do."""
+    first = http.post(RESPONSES, {"instructions": "Be brief.", "input": "hello", "max_output_tokens": 2}).json
+    for fields in ({"instructions": "Be brief."}, {"previous_response_id": first["id"]}):
+        body = {"model": "tiny", "input": "hello", **fields}
+        used = http.post(RESPONSES, {**body, "max_output_tokens": 1}).json["usage"]["input_tokens"]
+        assert http.post(INPUT_TOKENS, body).json == {"object": "response.input_tokens", "input_tokens": used}
+    unknown = http.post(INPUT_TOKENS, {"input": "hello", "previous_response_id": "resp_0"})
+    assert (unknown.status, unknown.error["code"]) == (400, "previous_response_not_found")
+    assert (
+        http.post(INPUT_TOKENS, {"input": "hello", "tools": [{"type": "function"}]}).error["param"] == "tools[0].name"
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,7 +89,7 @@ def test_only_who_has_a_key_is_told(stack: Stack, tmp_path: Path) -> None:
     gateway = stack.start("gateway", scheduler=stack.addresses, keys=keys, http_listen="127.0.0.1:0")
     http = HttpClient(gateway.wait_for("listening")["http_port"])
     gateway.wait_for("ready")
-    for path in (TOKENIZE, DETOKENIZE, COUNT):
+    for path in (TOKENIZE, DETOKENIZE, COUNT, INPUT_TOKENS):
         assert http.post(path, b"not read before it is known who calls").status == 401
     assert http.post(TOKENIZE, {"prompt": "x"}, authorization="Bearer gold").status == 200
 
