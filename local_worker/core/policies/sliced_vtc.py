@@ -6,7 +6,7 @@ an account in slices of DLPM may owe, one of VTC may be ahead. Hence all counter
 and the bound is 2 U': see docs/fairness.md, "Fair slices".
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from local_worker.core.accounts.account import Account, Siblings
@@ -106,8 +106,11 @@ class SlicedVtc(SlicedDlpm):
         if account.balance > -counter:
             account.charge(account.balance + counter)
 
+    def cached(self, digests: Sequence[int]) -> None:
+        """Do nothing: the order does not depend on the cache."""
+
     def _key(self, request: Request, matched: int) -> RankKey:
-        return 0, request.arrival  # the order does not depend on the cache
+        return 0, request.arrival
 
     def has_credit(self, request: Request) -> bool:
         """Return whether no hungry account has a lower counter."""
