@@ -137,12 +137,11 @@ class GenerationHandler:
         self._timer: asyncio.TimerHandle | None = None
         self._pinging: asyncio.Task[None] | None = None
         self._asked: ParsedRequest | None = None
-        self._is_streamed = False
+        self._stream: EventStream | None = None  # None: the answer is written as a whole
         self._unknown: Sequence[str] = ()  # fields of the body
         self._answer: Answer | None = None
         self._outputs: list[CollectedOutput] = []
         self._held = 0  # bytes of outputs
-        self._stream = EventStream(request, self._headers)
 
     async def run(self) -> None:
         """Make the calls and write the answer; return when it is written, or the caller is gone."""
@@ -179,6 +178,7 @@ class GenerationHandler:
         try:
             async for message in driver.messages():
                 if isinstance(message, OutputChunk):
+                    assert self._stream is not None, "an answer that is written as a whole takes all chunks at once"
                     await self._stream.write(self._writer().chunk(index, call, message))
                 elif isinstance(message, Finished):
                     await self._finish(index, message.last)
@@ -199,9 +199,9 @@ class GenerationHandler:
         request = self._call_request(asked, first)
         self._unknown = [*islice(unknown_fields(body, asked.body_type), MOST)]
         self._outputs = [CollectedOutput() for _ in range(1 + len(others))]
-        self._is_streamed = asked.is_streamed
-        if self._is_streamed:
-            self._timer = self._loop.call_later(PING_SECONDS, self._ping)
+        if asked.is_streamed:
+            self._stream = EventStream(self._request, self._headers)
+            self._timer = self._loop.call_later(PING_SECONDS, self._ping, self._stream)
         for index, other in enumerate(others, 1):
             self._begin(index, partial(self._call_request, asked, other))
         return request
@@ -233,13 +233,13 @@ class GenerationHandler:
 
     def _pass_on(self, index: int, chunk: OutputChunk) -> bool:
         """Keep a chunk, or write it from where it arrived; return False if only the call's task can write it."""
+        if self._stream is None:
+            self._hold(index, chunk)
+            return True
         if self._stream.is_open:
             self._stream.write_now(self._writer().chunk(index, self._calls[index], chunk))
             return True
-        if self._is_streamed:
-            return False
-        self._hold(index, chunk)
-        return True
+        return False
 
     def _hold(self, index: int, chunk: OutputChunk) -> None:
         """Keep a chunk until all are here; where the client's outputs leave too little memory, end all calls."""
@@ -254,13 +254,13 @@ class GenerationHandler:
 
     def _break_off(self, error: FairleadError) -> None:
         """End the answer of a caller that reads slowly, or break the connection of one that reads nothing."""
-        if isinstance(error, Cancelled):
+        if self._stream is None or isinstance(error, Cancelled):
             self._request.connection.abort()
         else:
             self._stream.break_off(self._writer().error(error))
 
     async def _finish(self, index: int, last: OutputChunk | None) -> None:
-        if self._is_streamed:
+        if self._stream is not None:
             await self._stream.write(self._writer().finished(index, self._calls[index], last))
         elif last is not None:
             self._hold(index, last)
@@ -272,14 +272,14 @@ class GenerationHandler:
         return self._answer
 
     async def _complete(self) -> None:
-        if self._is_streamed:
+        if self._stream is not None:
             await self._stream.close(self._writer().closing(self._calls))
         else:
             body = self._writer().whole(self._calls, [output.whole() for output in self._outputs])
             await self._request.respond(200, body, self._headers())
 
     async def _refuse(self, error: FairleadError) -> None:
-        if self._request.has_begun:
+        if self._stream is not None and self._request.has_begun:
             await self._stream.close(self._writer().error(error))
         else:
             if self._asked is not None:
@@ -303,10 +303,10 @@ class GenerationHandler:
             headers += [(HEADER.encode(), warning.encode()) for warning in self._admission.budget_warnings(call)]
         return headers
 
-    def _ping(self) -> None:
-        self._timer = self._loop.call_later(PING_SECONDS, self._ping)
+    def _ping(self, stream: EventStream) -> None:
+        self._timer = self._loop.call_later(PING_SECONDS, self._ping, stream)
         if self._pinging is None or self._pinging.done():
-            self._pinging = asyncio.create_task(self._stream.ping())
+            self._pinging = asyncio.create_task(stream.ping())
 
     def _gone(self, _: asyncio.Future[None]) -> None:
         for driver in self._drivers:
