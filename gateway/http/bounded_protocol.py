@@ -47,7 +47,7 @@ class BoundedProtocol(HttpToolsProtocol):
             cause = error.__context__
             fault = cause if isinstance(cause, InvalidRequest) else InvalidRequest("the request is not valid HTTP")
             raise fault from None
-        check_size(self.head)
+        _check_size(self.head)
 
     def forget(self) -> None:
         """Free what the parser has kept; it must not be in use."""
@@ -70,7 +70,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """See httptools. A request with an Upgrade is begun by its second parsing, without it."""
         self.head, self._has_head = 0, True
         if not self._is_upgrade:
-            check_head(self.url, self.parser.get_http_version(), self.headers)
+            _check_head(self.url, self.parser.get_http_version(), self.headers)
             self.begin_request()
 
     def on_chunk_complete(self) -> None:
@@ -100,7 +100,7 @@ class BoundedProtocol(HttpToolsProtocol):
         except httptools.HttpParserUpgrade as upgrade:
             method, version = self.parser.get_method(), self.parser.get_http_version()
             self.parser = _parser(self)
-            return without_upgrade(method, self.url, version, self.headers) + data[upgrade.args[0] :]
+            return _without_upgrade(method, self.url, version, self.headers) + data[upgrade.args[0] :]
         return b""
 
 
@@ -110,7 +110,7 @@ def _parser(protocol: BoundedProtocol) -> httptools.HttpRequestParser:
     return parser
 
 
-def check_head(url: bytes, version: str, fields: Fields) -> None:
+def _check_head(url: bytes, version: str, fields: Fields) -> None:
     """Raise InvalidRequest for a head that proxies and servers could read differently, and HeadTooLarge."""
     size, hosts, coding = len(url), 0, b"chunked"
     for name, value in fields:
@@ -118,7 +118,7 @@ def check_head(url: bytes, version: str, fields: Fields) -> None:
         hosts += name == b"host"
         if name == b"transfer-encoding" and value.lower() != b"chunked":
             coding = value
-    check_size(size)
+    _check_size(size)
     if version not in VERSIONS:
         raise InvalidRequest(f"the version of HTTP must be 1.1 or 1.0, got {version}")
     if hosts > 1 or (hosts == 0 and version != HTTP_1_0):
@@ -127,7 +127,7 @@ def check_head(url: bytes, version: str, fields: Fields) -> None:
         raise InvalidRequest(f"transfer-encoding: must be chunked, got {coding[:32].decode('latin-1')!r}")
 
 
-def check_size(size: int) -> None:
+def _check_size(size: int) -> None:
     """Raise HeadTooLarge for more bytes than MAX_HEAD."""
     if size > MAX_HEAD:
         raise HeadTooLarge(f"headers have at most {MAX_HEAD} bytes, got {size}")
@@ -144,7 +144,7 @@ def complete_scope(scope: HTTPScope, method: bytes, url: bytes, version: str) ->
     scope["query_string"] = parsed.query or b""
 
 
-def without_upgrade(method: bytes, url: bytes, version: str, fields: Fields) -> bytes:
+def _without_upgrade(method: bytes, url: bytes, version: str, fields: Fields) -> bytes:
     """Return a head as it would be without its Upgrade, which may be ignored (RFC 9110, 7.8)."""
     line = b"%b %b HTTP/%b\r\n" % (method, url, version.encode())
     return b"".join([line, *(b"%b: %b\r\n" % field for field in fields if field[0] != b"upgrade"), b"\r\n"])
