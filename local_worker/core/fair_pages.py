@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from local_worker.core.accounts.account import Path
 from local_worker.core.page_account import PAGE, ClientAccount, PageAccount, PageGroup
-from local_worker.core.page_report import EvictionCounts, PageReport, shares_by
+from local_worker.core.page_report import EvictionCounts, PageReport, shares_of
 from local_worker.core.page_tree import PageTree
 from local_worker.core.request import CachedBlock, Request
 from local_worker.core.shared_page import SharedPage
@@ -297,9 +297,9 @@ class FairPages:
         heir.rank()
 
     def report(self) -> PageReport:
-        """Return who pays for the pages, and all evictions so far. O(accounts)."""
+        """Return who pays for the pages, and all evictions so far. O(clients, and accounts that have left)."""
         pages = len(self._references)
-        tenants, clients = (shares_by(attrgetter(name), self._tree, pages) for name in ("tenant", "client"))
+        tenants, clients = (shares_of(self._tree.named(attrgetter(name)), pages) for name in ("tenant", "client"))
         return PageReport(tenants, clients, self._evicted.all())
 
     def check_invariants(self, running: Sequence[Request]) -> None:

@@ -34,6 +34,11 @@ class PageAccount:
         self.running = 0  # number of running requests
         self.ranked: PriorityQueue | None = None  # the queue of the account above in which it is
 
+    @property
+    def first_leaf(self) -> "ClientAccount":
+        """An account at the end of a path below."""
+        raise NotImplementedError
+
     def has_unneeded(self) -> bool:
         """Return whether it can give a page that it is unlikely to need."""
         raise NotImplementedError
@@ -168,6 +173,11 @@ class PageGroup(PageAccount):
         self.gives = PriorityQueue()  # members with pages that they are unlikely to need; who pays most comes first
         self.spares = PriorityQueue()  # the other members with pages to give
 
+    @property
+    def first_leaf(self) -> "ClientAccount":
+        """See PageAccount."""
+        return next(iter(self.members.values())).first_leaf
+
     def has_unneeded(self) -> bool:
         """See PageAccount."""
         return len(self.gives) > 0
@@ -198,6 +208,11 @@ class ClientAccount(PageAccount):
         self._ends: OrderedDict[int, None] = OrderedDict()  # digests of the last blocks of the latest prompts
         self._repeated = 500  # of the blocks of the latest prompts, in thousandths: a moving average
         self._likely = 0  # number of its pages that it is likely to need, as of its last request
+
+    @property
+    def first_leaf(self) -> "ClientAccount":
+        """See PageAccount."""
+        return self
 
     def add(self, units: int, idle: int, running: int) -> None:
         """Pay for `units` of PAGE more, and count `idle` pages more that nobody else has used and no running request

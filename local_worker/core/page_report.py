@@ -1,12 +1,12 @@
 """What operators see of the KV cache: who pays for its pages, and for whom pages were evicted."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from heapq import nlargest
 from operator import itemgetter
 from typing import NamedTuple
 
-from local_worker.core.page_account import PAGE, ClientAccount
+from local_worker.core.page_account import PAGE, PageAccount
 
 MOST_NAMED = 32  # tenants, and clients, of one report: those that pay for most
 MOST_PAIRS = 64  # pairs of tenants whose evictions are counted apart: the first ones
@@ -37,22 +37,20 @@ class PageReport(NamedTuple):
     evicted: tuple[EvictedPages, ...] = ()
 
 
-def shares_by(
-    name: Callable[[ClientAccount], str], accounts: Iterable[ClientAccount], pages: int
-) -> tuple[PageShare, ...]:
+def shares_of(accounts: Iterable[tuple[str, PageAccount]], pages: int) -> tuple[PageShare, ...]:
     """Return the shares of a cache of `pages` pages that `accounts` of equal names have together, the largest first,
     and then one of all others. O(accounts)."""
     held, parts = Counter[str](), Counter[str]()
     accounts = list(accounts)
-    for account in accounts:
-        held[name(account)] += account.held
+    for name, account in accounts:
+        held[name] += account.held
     named = dict(nlargest(MOST_NAMED, held.items(), key=itemgetter(1)))
-    for account in accounts:
-        if account.is_here and name(account) in named:
-            parts[name(account)] += account.part_of_all(pages)
+    for name, account in accounts:
+        if account.is_here and name in named:
+            parts[name] += account.part_of_all(pages)
     shares = [PageShare(each, units / PAGE, parts[each] / PAGE) for each, units in named.items()]
     if len(held) > len(named):
-        others = (pages - parts.total() / PAGE) if any(account.is_here for account in accounts) else 0.0
+        others = (pages - parts.total() / PAGE) if any(account.is_here for _, account in accounts) else 0.0
         shares.append(PageShare(OTHERS, (held.total() - sum(named.values())) / PAGE, max(0.0, others)))
     return tuple(shares)
 

@@ -4,8 +4,8 @@ Who pauses keeps its part, and who has left holds nothing for ever. The window i
 requests can make it shorter.
 """
 
-from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping
 
 from local_worker.core.accounts.account import Path
 from local_worker.core.client_pages import ClientPages
@@ -35,6 +35,17 @@ class PageTree:
     def __iter__(self) -> Iterator[ClientAccount]:
         """Iterate over the accounts at the ends of paths."""
         return iter(self._leaves.values())
+
+    def named(self, name: Callable[[ClientAccount], str]) -> Iterator[tuple[str, PageAccount]]:
+        """Iterate over the names of all leaves, each with an account above all or some that have it and no others."""
+        groups = deque([self.root, self.gone])
+        while groups:
+            for member in groups.popleft().members.values():
+                found = name(member.first_leaf)
+                if isinstance(member, PageGroup) and found not in member.path:
+                    groups.append(member)
+                else:
+                    yield found, member
 
     def arrived(self, request: Request, path: Path) -> ClientAccount:
         """Count a new `request` of the account at the end of `path`, and return that."""

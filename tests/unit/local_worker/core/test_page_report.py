@@ -1,10 +1,12 @@
 """What operators see of the cache: whose pages are whose, and for whom pages were evicted."""
 
+from collections import Counter
 from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from local_worker.core.page_account import PAGE
 from local_worker.core.page_report import MOST_NAMED, MOST_PAIRS, OTHERS, EvictedPages, PageShare
 from local_worker.core.page_tree import WINDOW_SECONDS
 from local_worker.core.prefix_cache import REPORT_SECONDS, PrefixCache
@@ -13,6 +15,7 @@ from tests.unit.local_worker.core.test_fair_pages import blocks_of, request_of
 from tests.unit.local_worker.engine.driving import BLOCK
 
 PAGES = 12
+LEVELS = [(1,), (0, 1), (0, 1, 2), (0, 2)]  # which of tenant, user and interaction have accounts
 
 
 class Asking:
@@ -80,6 +83,29 @@ def test_names_that_are_made_up_lengthen_no_report() -> None:
     assert report.tenants[-1].name == OTHERS
     assert len(report.evicted) == MOST_PAIRS + 1
     assert sum(each.pages for each in report.evicted) == 3 * MOST_PAIRS - (PAGES - 1), "one is free"
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 1 << 32), st.sampled_from(LEVELS))
+def test_a_report_sums_up_what_all_accounts_of_a_client_pay_for(seed: int, levels: tuple[int, ...]) -> None:
+    random, asking = Random(seed), Asking()
+    for _ in range(60):
+        client = f"t{random.randrange(3)}/u{random.randrange(3)}"
+        names = client.partition("/")[0], client, f"{random.randrange(3)}"
+        request = request_of(tuple(names[level] for level in levels), blocks_of(random))
+        request.client, request.background = client, random.random() < 0.1
+        if asking.cache.admit(request, request.budget) is not None:
+            asking.cache.publish(request, len(request.tokens))
+            asking.cache.finished(request)
+        asking.after(random.choice((REPORT_SECONDS, WINDOW_SECONDS / 3)))
+        held, parts = Counter[str](), Counter[str]()
+        for leaf in asking.cache._fair._tree:
+            held[leaf.client] += leaf.held
+            parts[leaf.client] += leaf.part_of_all(PAGES) if leaf.is_here else 0
+        shares = {share.name: share for share in asking.cache.report().clients}
+        assert {name: share.pages * PAGE for name, share in shares.items()} == held
+        assert all(abs(share.part - parts[name] / PAGE) < 0.01 for name, share in shares.items())
+        asking.cache.check_invariants([])
 
 
 def test_there_is_news_when_a_new_report_says_something_else() -> None:
