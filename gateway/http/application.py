@@ -21,7 +21,7 @@ from gateway.http.dialect import DETOKENIZE, MESSAGES, RESPONSES
 from gateway.http.errors import MethodNotAllowed, UnknownEndpoint
 from gateway.http.generation_handler import DriverFactory, GenerationHandler
 from gateway.http.messages import messages
-from gateway.http.models import Models
+from gateway.http.models import AnthropicModels, Models
 from gateway.http.request import HttpRequest
 from gateway.http.responses import ResponseEndpoints
 from gateway.http.tokens import TokenEndpoints
@@ -64,6 +64,7 @@ class HttpApplication:
         self._browsers = browsers
         self._page = page
         self._models = Models(members)
+        self._anthropic_models = AnthropicModels(members)
         self._responses = ResponseEndpoints(responses, admission.identify_named)
         tokens = TokenEndpoints(tokenization, bodies, self._responses.api)
         self._counting: dict[str, Callable[[HttpRequest], Awaitable[bytes]]] = {
@@ -127,7 +128,8 @@ class HttpApplication:
         if path == "/version":
             return msgspec.json.encode({"version": VERSION})
         self._admission.identify(request.credentials)
-        return self._models.all() if path == MODELS else self._models.one(name)
+        models = self._anthropic_models if "anthropic-version" in request.headers else self._models
+        return models.all() if path == MODELS else models.one(name)
 
     def _stored_response(self, request: HttpRequest, response_id: str) -> bytes:
         _check_method(request, "GET", "DELETE")

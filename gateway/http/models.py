@@ -1,7 +1,8 @@
-"""GET /v1/models and /v1/models/{id}."""
+"""GET /v1/models and /v1/models/{id}, as OpenAI's API has them and as Anthropic's."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -19,7 +20,8 @@ class Models:
 
     def all(self) -> bytes:
         """Return the list as JSON; raises Unavailable while nothing is served, which an empty list would hide."""
-        return msgspec.json.encode({"object": "list", "data": [self._model(name) for name in self._names()]})
+        names = [*self._names()]
+        return msgspec.json.encode({**self._page(names), "data": [self._model(name) for name in names]})
 
     def one(self, name: str) -> bytes:
         """Return one model as JSON; raises UnknownModel, and Unavailable while nothing is served."""
@@ -32,6 +34,9 @@ class Models:
             raise Unavailable("no worker is attached yet")
         return self._members.pools()
 
+    def _page(self, names: Sequence[str]) -> dict[str, Any]:
+        return {"object": "list"}
+
     def _model(self, name: str) -> dict[str, Any]:
         return {
             "id": name,
@@ -40,5 +45,26 @@ class Models:
             "owned_by": "fairlead",
             "root": name,
             "parent": None,
-            "max_model_len": self._members.resolve(name).max_model_tokens,
+            "max_model_len": self._longest(name),
+        }
+
+    def _longest(self, name: str) -> int:
+        return self._members.resolve(name).max_model_tokens
+
+
+class AnthropicModels(Models):
+    """The same models, with the fields that clients of Anthropic's API read."""
+
+    def _page(self, names: Sequence[str]) -> dict[str, Any]:
+        return {"has_more": False, "first_id": names[0], "last_id": names[-1]}
+
+    def _model(self, name: str) -> dict[str, Any]:
+        return {
+            "id": name,
+            "type": "model",
+            "display_name": name,
+            "lifecycle": "active",
+            "created_at": f"{datetime.fromtimestamp(self._created, UTC):%Y-%m-%dT%H:%M:%SZ}",
+            "max_input_tokens": self._longest(name),
+            "max_tokens": self._longest(name),
         }

@@ -36,6 +36,11 @@ with client.messages.stream(**body, system="Be brief.", extra_body=extra) as str
 counted = client.messages.count_tokens(model="tiny", messages=body["messages"], system="Be brief.")
 assert counted.input_tokens == whole.usage.input_tokens + whole.usage.cache_read_input_tokens
 
+models = client.models.list()
+assert [checked(model).id for model in models] == ["tiny"] and models.has_more is False
+model = checked(client.models.retrieve("tiny"))
+assert (model.type, model.display_name, model.max_input_tokens) == ("model", "tiny", 2048)
+
 async def many():
     async with anthropic.AsyncAnthropic(base_url=sys.argv[1], api_key="any") as other:
         messages = await asyncio.gather(*[other.messages.create(**body, extra_body=extra) for _ in range(10)])
