@@ -39,7 +39,12 @@ class EngineTokenizer:
         self._model = model
         self._loop = loop
         # The engine does not tell which variables its template knows, and ignores others.
-        self._template = ChatTemplate(encode=self._rendered, text=self._text_of, knows=lambda _: True)
+        self._template = ChatTemplate(
+            encode=self._rendered,
+            text=self._text_of,
+            knows=lambda _: True,
+            calls_are_parsed=bool(api.response_template),
+        )
 
     def encode(self, text: str, with_special_tokens: bool = True) -> list[int]:
         """See Tokenizer."""
@@ -62,7 +67,9 @@ class EngineTokenizer:
                 f"an engine hides the token that begins calls in the format {calls}", "prompt.chat.tools"
             )
         ids, granted = self._template.encode(chat)
-        answer = output_format(chat, calls, reasoning, self.decode(ids[-LAST_TOKENS:]) if reasoning else "")
+        template = self._api.response_template
+        last_text = self.decode(ids[-LAST_TOKENS:]) if reasoning or template else ""
+        answer = output_format(chat, calls, reasoning, last_text, template)
         system = "".join(message.content for message in chat.messages if message.role == "system")
         system_ids = self.encode(system, with_special_tokens=False) if system else []
         return EncodedChat(ids, min(len(system_ids), len(ids)), answer, granted=granted)

@@ -1,9 +1,10 @@
 """A vLLM server's HTTP interface."""
 
 import asyncio
+import json
 import math
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -31,6 +32,7 @@ from engine_adapter.vllm_messages import (
 )
 from fairlead.outcomes import FinishReason
 from local_worker.core.request import Request
+from local_worker.known_responses import known_response
 from serving.http_client import HttpClient, HttpResponse
 
 T = TypeVar("T")
@@ -44,6 +46,11 @@ MOST_LINE = 4 * 1024 * 1024  # bytes of an event of a stream
 MOST_DIGITS = 10
 MOST_ERROR = 64 * 1024  # bytes
 REFUSALS = (400, 413, 422)  # the statuses of requests that are wrong wherever they go
+# Answers that show in which form the chat template writes answers and calls.
+DESCRIPTION = "Probe the form."
+PROBE = {"name": "probe", "description": DESCRIPTION, "parameters": {"type": "object", "properties": {}}}
+CALL = {"id": "call00000", "type": "function", "function": {"name": "probe", "arguments": "{}"}}
+ANSWERS = ({"role": "assistant", "content": "!"}, {"role": "assistant", "content": "", "tool_calls": [CALL]})
 KNOWS_CONSTRAINTS = (0, 12)  # the first version in which `structured_outputs` has replaced older names
 
 
@@ -52,10 +59,14 @@ class NotOffered(EngineAway):
 
 
 class VllmApi:
-    """The calls that the adapter makes. All raise EngineAway; those about one request also raise EngineRefused."""
+    """The calls that the adapter makes. All raise EngineAway; those about one request also raise EngineRefused.
+
+    `response_template` is that of the model's family, as JSON; it is empty until `describe` finds one that is known.
+    """
 
     def __init__(self, client: HttpClient) -> None:
         self._client = client
+        self.response_template = ""
 
     async def describe(self) -> EngineInfo:
         """Return what the engine is, once it serves."""
@@ -67,6 +78,7 @@ class VllmApi:
         blocks, block_tokens = (_number(config.get(name, "")) for name in ("num_gpu_blocks", "block_size"))
         if base is None or base.max_model_len is None or blocks is None or block_tokens is None:
             raise EngineAway("the engine does not say which model and which KV cache it has")
+        self.response_template = await self._known_response(base.id)
         return EngineInfo(
             model=base.id,
             root=base.root or base.id,
@@ -78,6 +90,22 @@ class VllmApi:
             long_prefill_tokens=await self._long_prefill_tokens(),
             caches_prefixes=config.get("enable_prefix_caching", "").lower() == "true",
         )
+
+    async def _known_response(self, model: str) -> str:
+        """Return the response template of the family whose answers and tools the engine renders so, if it is known."""
+        shown = "".join([await self._rendered(model, answer) for answer in ANSWERS])
+        known = known_response(shown) if DESCRIPTION in shown else None
+        return "" if known is None else json.dumps(known, ensure_ascii=False)
+
+    async def _rendered(self, model: str, answer: Mapping[str, object]) -> str:
+        """Return the text of a chat with `answer`, which is empty if the template rejects it."""
+        tools = [{"type": "function", "function": PROBE}]
+        messages = [{"role": "user", "content": "?"}, answer]
+        try:
+            ids = await self.tokenize(model=model, messages=messages, tools=tools, add_generation_prompt=False)
+            return await self.detokenize(ids)
+        except (EngineRefused, NotOffered):
+            return ""
 
     async def _long_prefill_tokens(self) -> int | None:
         """Return the largest part of a prompt in a step, 0 without a limit; None if the engine does not tell."""
@@ -103,7 +131,8 @@ class VllmApi:
 
     async def complete(self, request: Request, model: str) -> AsyncIterator[OutputPiece]:
         """Compute `request` and yield its output; leaving the iterator early aborts it at the engine."""
-        async for piece in self._output(completion_body(request, model), request.sampling.logprobs):
+        body = completion_body(request, model, hides_special=not self.response_template)
+        async for piece in self._output(body, request.sampling.logprobs):
             yield piece
 
     async def compute_prefix(self, request: Request, stop: int, model: str) -> None:

@@ -100,8 +100,8 @@ class CompletionChunk(msgspec.Struct):
     error: ErrorDetail | None = None
 
 
-def completion_body(request: Request, model: str) -> bytes:
-    """Return the body of `/v1/completions` that computes `request`.
+def completion_body(request: Request, model: str, *, hides_special: bool = True) -> bytes:
+    """Return the body of `/v1/completions` that computes `request`; special tokens are hidden, or a part of the text.
 
     Stop strings are not in it, since they are found here. An engine has a generator per request, so a sampled output
     depends on the seed, but does not go on elsewhere as it would have gone on here.
@@ -125,7 +125,7 @@ def completion_body(request: Request, model: str) -> bytes:
         "stop_token_ids": sampling.stop_token_ids,
         "ignore_eos": sampling.ignore_eos,
         # Both are vLLM's defaults for a text, not for a chat; our engine does the same.
-        "skip_special_tokens": True,
+        "skip_special_tokens": hides_special,
         "spaces_between_special_tokens": True,
     }
     if sampling.logprobs is not None:

@@ -37,6 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--model", default="m")
+    parser.add_argument("--harmony", type=int, default=0)
     parser.add_argument("--events", default="")
     parser.add_argument("--replay", default="")
     parser.add_argument("--shape", choices=("maps", "arrays"), default="maps")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,6 +12,10 @@ from tests.fakes.served_engine.tokens import text_of
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+# With the option `harmony`, answers begin with these marks, of which each is a special token.
+START, FINAL = "<|start|>assistant", "<|channel|>final<|message|>"
+THOUGHT = f"<|channel|>analysis<|message|>Hm.<|end|>{START}{FINAL}"
 
 
 class Http:
@@ -54,6 +59,8 @@ class Http:
                 if any(message["role"] == "tool" for message in given["messages"]):
                     return 400, {"error": {"message": "the template knows no such role", "code": 400}}
                 text = "".join(lines) + ("assistant: " if given["add_generation_prompt"] else "")
+                if options.harmony:
+                    text = text.replace("assistant: ", f"{START}{FINAL}" if "!" in text else START)
                 return 200, {"tokens": list(text.encode()), "count": 0, "max_model_len": 400}
             case "/tokenize":
                 return 200, {"tokens": list(given["prompt"].encode()), "count": 0, "max_model_len": 400}
@@ -101,6 +108,9 @@ class Http:
                 if text.startswith("stay") and sent == 1:
                     await gone
                     return
+                if self.engine.options.harmony and not sent:
+                    marks = re.sub(r"<\|\w+\|>", "", THOUGHT) if given["skip_special_tokens"] else THOUGHT
+                    choice.result()["text"] = marks + choice.result()["text"]
                 sent += 1
                 chunk = json.dumps({"id": "cmpl", "choices": [choice.result()]})
                 await send(body_of(f"data: {chunk}\n\n".encode(), more=True))

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -16,6 +17,7 @@ from tests.fakes.served_engine.process import EngineProcess
 from tests.fakes.served_engine.tokens import output_after
 from tests.services import Stack, eventually
 from tests.system.faults.load import caller, output_of, request_for
+from tests.unit.gateway.http.http_client import CHAT, HELLO, HttpClient
 
 pytest.importorskip("zmq", reason="the extra `adapter` is not installed")
 MOST_RUNNING = 3
@@ -192,6 +194,23 @@ def test_tools_are_rendered_by_the_engine_and_calls_are_read_as_its_template_wri
     chat = common_pb2.Chat(messages=messages, tools=[tool], tool_choice=common_pb2.ToolChoice(required=True))
     required = inference_pb2.GenerateRequest(prompt=common_pb2.Prompt(chat=chat))
     assert "tool_choice: calls cannot be promised" in refused(served, required).details()
+
+
+def test_the_marks_of_a_known_family_are_asked_for_and_read(tmp_path: Path) -> None:
+    """An engine hides special tokens unless it is asked to show them; then their reasoning would be answer."""
+    stack = Stack(tmp_path)
+    engine = EngineProcess(tmp_path / "engine.log", harmony=1)
+    try:
+        stack.adapter("a", engine=engine.address, kv_events=f"{engine.events},{engine.replay}")
+        gateway = stack.gateway(throttle="none", http_listen="127.0.0.1:0")
+        gateway.wait_for("ready")
+        http = HttpClient(gateway.wait_for("listening")["http_port"])
+        answer = http.post(CHAT, {"messages": HELLO, "max_tokens": 3, "ignore_eos": True}).json["choices"][0]
+        text, _ = output_after("user: hello\n<|start|>assistant", 3)
+        assert (answer["message"]["reasoning_content"], answer["message"]["content"]) == ("Hm.", text)
+    finally:
+        engine.kill()
+        stack.close()
 
 
 def test_a_call_whose_connection_breaks_goes_on_elsewhere(served: Served) -> None:
