@@ -18,8 +18,8 @@ class ChatTemplate:
     """A template that `encode` renders as token ids, and `text` as text; `knows` tells whether it has a variable.
 
     Where it writes calls in no format that is known, tools and calls are written into the messages. Where
-    `calls_are_parsed` says that a response template reads the calls, only those of chats that promise something of them
-    are, since there are no grammars of such templates.
+    `calls_are_parsed` says that a response template reads the calls, none are, unless `writes_promised`: then those of
+    chats that promise something of them, since there are no grammars of such templates.
     """
 
     def __init__(
@@ -29,8 +29,10 @@ class ChatTemplate:
         knows: Callable[[str], bool],
         *,
         calls_are_parsed: bool = False,
+        writes_promised: bool = False,
     ) -> None:
         self._calls_are_parsed = calls_are_parsed
+        self._writes_promised = writes_promised
         self._encode = encode
         self._text = text
         self._knows = knows
@@ -57,7 +59,8 @@ class ChatTemplate:
 
     def writes_tools(self, chat: Chat) -> bool:
         """Return whether tools and calls of `chat` are written into its messages."""
-        return not self._own_format and (not self._calls_are_parsed or chat.promises_calls)
+        is_written = not self._calls_are_parsed or (self._writes_promised and chat.promises_calls)
+        return is_written and not self._own_format
 
     @cached_property
     def _own_format(self) -> str:

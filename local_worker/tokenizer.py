@@ -161,15 +161,15 @@ class HuggingFaceTokenizer:
         self._token_bytes = TokenBytes(tokenizer)
         self._decode = decode_of(tokenizer)
         self._token_text = lru_cache(KEPT_TEXTS)(lambda token: self._decode((token,)))
-        self._response_template = response_template(
-            getattr(tokenizer, "response_template", None), str(tokenizer.chat_template), self._knows("tools")
-        )
+        shipped = getattr(tokenizer, "response_template", None)
+        self._response_template = response_template(shipped, str(tokenizer.chat_template), self._knows("tools"))
         self._renderer = ChatRenderer(tokenizer, eos_token_ids)
         self._template = ChatTemplate(
             encode=lambda chat: self._rendered(chat, self._renderer.ids),
             text=lambda chat: self._rendered(chat, self._renderer.text),
             knows=self._knows,
             calls_are_parsed=bool(self._response_template),
+            writes_promised=shipped is None,
         )
 
     @classmethod
