@@ -101,7 +101,8 @@ class FairPages:
         idle = self._use(account, matched)
         account.pages.left(request)  # now that it spares none of the pages that it uses
         account.add(fresh * PAGE, -idle, 1)
-        self._rank(account)
+        self._note_use(account)
+        account.rank()
 
     def grew(self, request: Request, pages: int) -> None:
         """Charge for `pages` more of a running `request`."""
@@ -141,7 +142,7 @@ class FairPages:
                     relieved[other] = None
         account.pages.use(pages)
         for other in relieved:
-            other.rank()
+            other.rank_by_need()
         return own
 
     def finished(self, request: Request) -> None:
@@ -157,13 +158,13 @@ class FairPages:
         account.pages.release(pages)
         account.add((request.shared - len(request.pages)) * PAGE, own, -1)
         account.ended()
-        self._rank(account)
+        self._note_use(account)
+        account.rank_by_need()
         self._tree.ended(account)
 
-    def _rank(self, account: ClientAccount) -> None:
+    def _note_use(self, account: ClientAccount) -> None:
         self._uses += 1
         account.used = self._uses
-        account.rank()
 
     def available(self, request: Request, most: int, leaving: Leaving = NOBODY) -> int:
         """Return how many idle pages `request` may take when those `leaving` have left, or a number of at least `most`.
@@ -205,8 +206,7 @@ class FairPages:
             if member.parent is group and member is not mine
         )
         for ranks in (group.gives, group.spares):
-            for name in ranks:
-                member = group.members[name]
+            for member in ranks:
                 beyond = member.beyond(units)
                 if not beyond or count >= most:
                     break
@@ -233,7 +233,7 @@ class FairPages:
         while not found:
             account, most = self._victim(taker)
             found = self._give_up(account, min(count, most))
-            account.rank()
+            account.rank_by_need()
             if taker is not None and found:
                 self._evicted.count(taker.tenant, account.tenant, len(found))
             if not account.is_here:
@@ -245,8 +245,7 @@ class FairPages:
         """Return the account that gives pages up, and how many before others are looked at: more than one only as long
         as it is above all its parts."""
         gone, units, most = self._tree.gone, self._units, MOST_AT_ONCE
-        first = (gone.gives.least() or gone.spares.least()) if gone.members else None
-        account: PageAccount = self._tree.root if first is None else gone.members[first]
+        account: PageAccount = gone.gives.first() or gone.spares.first() or self._tree.root
         while isinstance(account, PageGroup):
             account, beyond = self._furthest(account, units, taker)
             units, most = account.part(units), min(most, beyond)
@@ -258,8 +257,7 @@ class FairPages:
         beyond its part: the furthest above its part, or else that of `taker`."""
         found = None
         for ranks in (group.gives, group.spares):
-            if (first := ranks.first()) is not None:
-                member = group.members[first[1]]
+            if (member := ranks.first()) is not None:
                 if beyond := member.beyond(units):
                     return member, beyond
                 found = found or member

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from local_worker.core.accounts.account import Path
 from local_worker.core.client_pages import ClientPages
-from serving.core.priority_queue import PriorityQueue
+from local_worker.core.page_ranks import PageRanks
 from serving.cost import WEIGHT_ONE
 from serving.names import tenant_of
 
@@ -32,7 +32,7 @@ class PageAccount:
         self.idle = 0  # number of pages without a running request that nobody beside the account has used
         self.kept = 0  # number of its idle pages that it is likely to use again
         self.running = 0  # number of running requests
-        self.ranked: PriorityQueue | None = None  # the queue of the account above in which it is
+        self.ranked: PageRanks[PageAccount] | None = None  # those of the account above among which it is
 
     @property
     def first_leaf(self) -> "ClientAccount":
@@ -121,24 +121,24 @@ class PageAccount:
         return max(0, -((self.part(units) - self.held) // PAGE))
 
     def rank(self) -> None:
-        """Rank the account, and those above it, by what they pay for over their weights."""
+        """Rank the account, and those above it, by what they pay for over their weights: they may pay for more."""
         account, has_moved = self, True
-        while account.parent is not None:
-            has_moved = has_moved and account._moves(account.parent)
+        while (parent := account.parent) is not None:
+            has_moved = has_moved and account._moves(parent)
             if account.ranked is not None:
-                account.ranked.put(account.name, account._key)
-            account = account.parent
+                account.ranked.put(account)
+            account = parent
 
     def rank_by_need(self) -> None:
-        """Rank the account, and those above it, when it needs other pages and pays for the same."""
+        """Rank the account, and those above it, when it has or needs other pages and pays for no more."""
         account = self
-        while account.parent is not None and account._moves(account.parent):
+        while (parent := account.parent) is not None and account._moves(parent):
             if account.ranked is not None:
-                account.ranked.put(account.name, account._key)
-            account = account.parent
+                account.ranked.put(account)
+            account = parent
 
     def _moves(self, parent: "PageGroup") -> bool:
-        """Choose the queue of `parent` to be ranked in; return False if it is the one from before."""
+        """Choose those of `parent` among which to be ranked; return False if they are the ones from before."""
         before = self.ranked
         self.ranked = parent.gives if self.has_unneeded() else parent.spares if self.has_pages() else None
         if before is self.ranked:
@@ -148,17 +148,17 @@ class PageAccount:
         return True
 
     @property
-    def _key(self) -> tuple[int, ...]:
+    def key(self) -> tuple[int, ...]:
+        """Its place among its siblings: who pays for most by weight comes first."""
         return (-(self.held * WEIGHT_ONE // self.weight),)
 
     def check_rank(self) -> None:
         """Raise AssertionError unless the account is ranked as what it pays for says."""
         if self.parent is None:
             return
-        key, gives = self._key, self.has_unneeded()
-        ranked = self.parent.gives.key(self.name), self.parent.spares.key(self.name)
-        expected = (key, None) if gives else (None, key if self.has_pages() else None)
-        assert ranked == expected, f"{self.path}: ranked by {ranked} in place of {expected}"
+        gives, spares = ([*ranks].count(self) for ranks in (self.parent.gives, self.parent.spares))
+        expected = (1, 0) if self.has_unneeded() else (0, int(self.has_pages()))
+        assert (gives, spares) == expected, f"{self.path}: ranked {gives} and {spares} times, not {expected}"
 
 
 class PageGroup(PageAccount):
@@ -170,8 +170,8 @@ class PageGroup(PageAccount):
         super().__init__(path)
         self.members: dict[str, PageAccount] = {}  # the accounts below that are here
         self.weights = 0  # sum of the members' weights
-        self.gives = PriorityQueue()  # members with pages that they are unlikely to need; who pays most comes first
-        self.spares = PriorityQueue()  # the other members with pages to give
+        self.gives = PageRanks(self.members)  # members with pages that they are unlikely to need
+        self.spares = PageRanks(self.members)  # the other members with pages to give
 
     @property
     def first_leaf(self) -> "ClientAccount":
@@ -265,7 +265,8 @@ class ClientAccount(PageAccount):
         return self.pages.gives_any
 
     @property
-    def _key(self) -> tuple[int, ...]:
+    def key(self) -> tuple[int, ...]:
+        """Its place among its siblings, of whom those that have paid for the same give what was used longest ago."""
         return -(self.held * WEIGHT_ONE // self.weight) if self.is_here else 0, self.used
 
     def check_kept(self) -> None:

@@ -140,6 +140,8 @@ class PageTree:
         for group in groups:
             weights = sum(member.weight for member in group.members.values() if member.is_here)
             assert group.weights == weights, f"weights of {group.path}"
+            group.gives.check_invariants()
+            group.spares.check_invariants()
         accounts: set[PageAccount] = {*self, *groups}
         for account in accounts:
             account.check_rank()
