@@ -1,4 +1,4 @@
-"""The plain data that passes between the services and an encoder: a prompt, and its encoded form."""
+"""A chat as plain data, and the notation of its answer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -74,30 +74,3 @@ class Chat:
     def promises_calls(self) -> bool:
         """Whether it is promised that the answer has calls, or that their arguments are valid."""
         return self.choice.needs_call or any(self.strict.values())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptToEncode:
-    """A prompt for one of the models: a text, a chat, or packed token ids.
-
-    A text is encoded with the special tokens that the model expects before or after it, unless they are not wanted.
-    """
-
-    model: str
-    content: str | Chat | bytes
-    cache_scope: str
-    public_system: bool  # the chat's first message, a system message, is shared by every cache scope
-    with_special_tokens: bool = True
-
-
-class EncodedPrompt(NamedTuple):
-    """A prompt as packed token ids and the packed digests of their full blocks, for one revision of the model."""
-
-    token_ids: bytes
-    digests: bytes
-    system_tokens: int
-    public_tokens: int
-    revision: str
-    output_format: OutputFormat = OutputFormat()
-    call_grammar: str = ""  # what the output has to be, see call_grammar.py; empty: anything
-    granted: tuple[str, ...] = ()  # names of the chat's wishes that the template was given

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from fairlead.errors import InvalidRequest, Unavailable, listed
 from fairlead.token_ids import TOKEN_BYTES, pack_ids, unpack_ids
-from local_worker.prompt import EncodedPrompt, OutputFormat, PromptToEncode
+from fairlead.v1 import common_pb2, worker_pb2
+from local_worker.prompt import Chat
 from local_worker.tokenizer import Tokenizer
 from serving.blocks import branch_seed, chain, root_seed, unpack_digests
 from serving.prompt_size import check_characters, check_messages, check_token_ids
@@ -64,37 +65,40 @@ class PromptEncoder:
         seed = branch_seed(unpack_digests(public)[-1], root)
         return BlockChain(public + chain(packed[cut:], self.block_tokens, seed), public_blocks, seed)
 
-    def encode(self, prompt: PromptToEncode) -> EncodedPrompt:
-        """Return a prompt's token ids and block digests; called on a separate thread, one call at a time.
+    def encode(self, request: worker_pb2.EncodeRequest, content: str | Chat | bytes) -> worker_pb2.EncodeResponse:
+        """Return token ids and block digests of the prompt in `request`; called on a separate thread, one call at a
+        time.
+
+        The `content` is a text, a chat, or packed token ids. A text is encoded with the special tokens that the model
+        expects before or after it, unless they are not wanted. All cache scopes share the chat's first message, a
+        system message, if it is public.
 
         Raises InvalidRequest with the name of the field, TooLong for a prompt that cannot fit, Unavailable for a model
         that is not served here.
         """
-        model = self.model(prompt.model)
-        system_tokens = public_tokens = 0
-        output_format, call_grammar = OutputFormat(), ""
-        granted: tuple[str, ...] = ()
-        match prompt.content:
+        model, reply = self.model(request.model), worker_pb2.EncodeResponse()
+        reply.output_format.SetInParent()
+        match content:
             case str() as text:
                 self._check_characters(len(text))
-                packed = pack_ids(self.tokenizer.encode(text, prompt.with_special_tokens))
+                packed = pack_ids(self.tokenizer.encode(text, not request.without_special_tokens))
             case bytes() as packed:
                 check_token_ids(len(packed) // TOKEN_BYTES, self.max_tokens)
             case chat:
                 check_messages(len(chat.messages), self.max_tokens)
                 self._check_characters(sum(len(message.content) for message in chat.messages))
                 encoded = self.tokenizer.encode_chat(chat)
-                packed, system_tokens = pack_ids(encoded.ids), encoded.system_tokens
-                output_format, call_grammar = encoded.output_format, encoded.call_grammar
-                granted = encoded.granted
-                if prompt.public_system and self.has_public_blocks:
-                    public_tokens = _shared(encoded.ids, self.tokenizer.encode_system(chat.messages[0].content))
+                packed, reply.system_tokens = pack_ids(encoded.ids), encoded.system_tokens
+                reply.output_format.MergeFrom(common_pb2.OutputFormat(**encoded.output_format._asdict()))
+                reply.call_grammar = encoded.call_grammar
+                reply.granted.extend(encoded.granted)
+                if request.public_system and self.has_public_blocks:
+                    reply.public_tokens = _shared(encoded.ids, self.tokenizer.encode_system(chat.messages[0].content))
         self.check_ids(packed, "prompt.token_ids")
-        digests = self.chain(packed, model, prompt.cache_scope, public_tokens).digests
-        revision = self.revisions[model]
-        return EncodedPrompt(
-            packed, digests, system_tokens, public_tokens, revision, output_format, call_grammar, granted
-        )
+        reply.token_ids = packed
+        reply.digests = self.chain(packed, model, request.cache_scope, reply.public_tokens).digests
+        reply.revision = self.revisions[model]
+        return reply
 
     def decode(self, packed: bytes, model: str) -> str:
         """Return the text of packed token ids; called as `encode` is.

@@ -20,7 +20,7 @@ from local_worker.core.events import RequestEvents, WorkerUpdate
 from local_worker.core.request import Request
 from local_worker.fair_executor import FairExecutor
 from local_worker.prompt_encoder import PromptEncoder
-from local_worker.wire import add_events, add_refusal, prompt_from, request_from, to_encode_response
+from local_worker.wire import add_events, add_refusal, content_from, request_from
 from serving.rpc.coalescing_writer import CoalescingWriter
 
 log = logging.getLogger(__name__)
@@ -230,7 +230,7 @@ class TokenizerService(worker_pb2_grpc.TokenizerServicer):
         return reply
 
     def _encode(self, request: worker_pb2.EncodeRequest) -> worker_pb2.EncodeResponse:
-        reply = to_encode_response(self._prompts.encode(prompt_from(request)))
+        reply = self._prompts.encode(request, content_from(request.prompt))
         _check_size(reply.ByteSize(), "prompt")
         return reply
 

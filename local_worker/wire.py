@@ -15,10 +15,11 @@ from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 from fairlead.errors import FairleadError, InvalidRequest
 from fairlead.token_ids import pack_ids
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
+from local_worker.core.batch import SampledLogprobs
 from local_worker.core.events import ClientAccountReport, EngineLoad, RequestAccepted, RequestEnded, RequestEvents
-from local_worker.core.output_text import SpelledLogprobs
+from local_worker.core.output_text import Text
 from local_worker.core.request import Request
-from local_worker.prompt import CallChoice, Chat, ChatMessage, EarlierCall, EncodedPrompt, PromptToEncode
+from local_worker.prompt import CallChoice, Chat, ChatMessage, EarlierCall
 from local_worker.prompt_encoder import PromptEncoder
 from serving.blocks import runs, unpack_digests
 from serving.constraint import CALLS, Constraint
@@ -27,29 +28,20 @@ from serving.tool_arguments import arguments_object
 from serving.wire import sampling_from_proto
 
 NANO = 1_000_000_000
+FIRST = SampledLogprobs(0.0, ())  # of a prompt's first token, for which no model has a log-probability
 MAX_SCORES = 65_536  # log-probabilities of a prompt, which leave in one message
 
 
-def prompt_from(message: worker_pb2.EncodeRequest) -> PromptToEncode:
-    """Return the prompt in `message`; raise InvalidRequest if it has no kind."""
-    prompt = message.prompt
-    content: str | Chat | bytes
+def content_from(prompt: common_pb2.Prompt) -> str | Chat | bytes:
+    """Return the text, the chat or the packed token ids in `prompt`; raise InvalidRequest if it has no kind."""
     match prompt.WhichOneof("kind"):
         case "text":
-            content = prompt.text
+            return prompt.text
         case "chat":
-            content = _chat_from(prompt.chat)
+            return _chat_from(prompt.chat)
         case "token_ids":
-            content = prompt.token_ids.packed
-        case _:
-            raise InvalidRequest("one of text, chat and token_ids must be given", "prompt")
-    return PromptToEncode(
-        model=message.model,
-        content=content,
-        cache_scope=message.cache_scope,
-        public_system=message.public_system,
-        with_special_tokens=not message.without_special_tokens,
-    )
+            return prompt.token_ids.packed
+    raise InvalidRequest("one of text, chat and token_ids must be given", "prompt")
 
 
 def _chat_from(message: common_pb2.Chat) -> Chat:
@@ -114,12 +106,6 @@ def _variable_from(value: struct_pb2.Value) -> Any:
             return None
         case kind:
             return getattr(value, kind)
-
-
-def to_encode_response(encoded: EncodedPrompt) -> worker_pb2.EncodeResponse:
-    """Return the reply to a gateway about an encoded prompt."""
-    fields = {**encoded._asdict(), "output_format": common_pb2.OutputFormat(**encoded.output_format._asdict())}
-    return worker_pb2.EncodeResponse(**fields)
 
 
 def request_from(
@@ -190,17 +176,19 @@ def add_events(message: worker_pb2.StepEvents, events: RequestEvents) -> None:
         message.started.add(
             request_id=request.id, attempt=request.attempt, cached_tokens=request.cached, service=service / MICRO
         )
-    for request, tokens, text, logprobs, service, prompt_logprobs in events.tokens:
+    for tokens in events.tokens:
+        request = tokens.request
         entry = message.tokens.add()  # setting field by field takes half as long as keyword arguments
         entry.request_id = request.id
         entry.attempt = request.attempt
-        entry.token_ids = pack_ids(tokens)
-        entry.text = text
-        entry.service = service / MICRO
-        for reported in logprobs:
-            _add_logprobs(entry.logprobs, reported)
-        for reported in prompt_logprobs:
-            _add_logprobs(entry.prompt_logprobs, reported)
+        entry.token_ids = pack_ids(tokens.tokens)
+        entry.text = tokens.text
+        entry.service = tokens.service / MICRO
+        if tokens.logprobs:
+            _add_logprobs(entry.logprobs, zip(tokens.tokens, tokens.logprobs, strict=False), request.text)
+        if tokens.prompt_logprobs is not None:
+            prompt, found = request.tokens[: request.prompt_tokens], (FIRST, *tokens.prompt_logprobs)
+            _add_logprobs(entry.prompt_logprobs, zip(prompt, found, strict=True), request.text)
     for end in events.ended:
         _add_ended(message, end)
 
@@ -281,15 +269,19 @@ def to_block_runs(links: Iterable[tuple[int, int]]) -> list[scheduler_pb2.BlockR
 
 
 def _add_logprobs(
-    entries: RepeatedCompositeFieldContainer[common_pb2.TokenLogprobs], reported: SpelledLogprobs
+    entries: RepeatedCompositeFieldContainer[common_pb2.TokenLogprobs],
+    scored: Iterable[tuple[int, SampledLogprobs]],
+    text: Text,
 ) -> None:
-    entries.add(
-        logprob=reported.logprob,
-        top_ids=[likely.id for likely in reported.top],
-        top_logprobs=[likely.logprob for likely in reported.top],
-        token=reported.token,
-        top_tokens=[likely.token for likely in reported.top],
-    )
+    """Append the log-probabilities of each token, with the bytes of all tokens that are named."""
+    for token, found in scored:
+        entries.add(
+            logprob=found.logprob,
+            top_ids=[likely for likely, _ in found.top],
+            top_logprobs=[logprob for _, logprob in found.top],
+            token=text.token_bytes(token),
+            top_tokens=[text.token_bytes(likely) for likely, _ in found.top],
+        )
 
 
 def _add_ended(message: worker_pb2.StepEvents, end: RequestEnded) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from fairlead.token_ids import pack_ids
 from local_worker.core.batch import Engine, PendingStep
 from local_worker.core.batcher import Batcher
+from local_worker.core.events import RequestTokens
 from local_worker.core.limits import BatchLimits
-from local_worker.core.plan import Advance, Plan
+from local_worker.core.plan import Plan
 from local_worker.core.policies import POLICIES, QueuePolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.queue import RequestQueue
@@ -60,7 +61,9 @@ def make_request(
     )
 
 
-def steps(engine: Engine, batcher: Batcher, clock: Callable[[], float] = lambda: 0.0) -> Iterator[Sequence[Advance]]:
+def steps(
+    engine: Engine, batcher: Batcher, clock: Callable[[], float] = lambda: 0.0
+) -> Iterator[Sequence[RequestTokens]]:
     """Run steps as a worker's loop does until nothing is left to compute; yield the progress at each commit.
 
     `clock` returns the seconds that have passed; without one it is always zero. A consumer that stops early leaves the

@@ -28,7 +28,7 @@ from lab.bench.machine import describe, memory_bandwidth
 from lab.bench.shapes import RANDOM, SHAPES, random_model
 from local_worker.core.batch import StepResult
 from local_worker.core.batcher import Batcher
-from local_worker.core.plan import Advance
+from local_worker.core.events import RequestTokens
 from local_worker.engine.model_files import resolve
 from serving.model_name import BUILT_IN
 
@@ -185,7 +185,7 @@ def step_overhead(batch: int = 64, steps: int = 200) -> float:
     return (time.perf_counter() - began) / steps * 1e3
 
 
-def advance(batcher: Batcher) -> Sequence[Advance]:
+def advance(batcher: Batcher) -> Sequence[RequestTokens]:
     """Run one step with an engine that takes no time."""
     plan = batcher.plan(0.0)
     assert plan is not None

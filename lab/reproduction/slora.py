@@ -14,8 +14,9 @@ from lab.reproduction.peak_memory_estimate import PeakMemoryEstimate, Size
 from lab.reproduction.slora_policies import SloraVtc
 from local_worker.core.batch import StepResult
 from local_worker.core.batcher import Batcher
+from local_worker.core.events import RequestTokens
 from local_worker.core.limits import BatchLimits
-from local_worker.core.plan import Advance, Plan
+from local_worker.core.plan import Plan
 from local_worker.core.policies.client_queues import ClientQueues
 from local_worker.core.policies.fcfs import Fcfs
 from local_worker.core.policies.protocol import QueuePolicy
@@ -152,7 +153,7 @@ class SloraBatcher(Batcher):
             return max(1, min(end, DECODES_BETWEEN_PREFILLS - self._decodes - 1))
         return self.queue.steps_until_entry(end) if self.queue.waiting else 1
 
-    def commit(self, plan: Plan, result: StepResult) -> list[Advance]:
+    def commit(self, plan: Plan, result: StepResult) -> list[RequestTokens]:
         """See Batcher."""
         self._decodes = 0 if _computes_prompts(plan) else self._decodes + max(map(len, result.runs), default=1)
         advances = super().commit(plan, result)
@@ -161,7 +162,7 @@ class SloraBatcher(Batcher):
             self.queue.read()
         return advances
 
-    def _ended(self, advances: list[Advance]) -> None:
+    def _ended(self, advances: list[RequestTokens]) -> None:
         """Do what else happens when a request has ended."""
 
 
@@ -178,7 +179,7 @@ class RevisedSloraQueue(SloraQueue):
 class RevisedSloraBatcher(SloraBatcher):
     """The batcher of the authors' revised code with one of their counters: see the module's docstring."""
 
-    def _ended(self, advances: list[Advance]) -> None:
+    def _ended(self, advances: list[RequestTokens]) -> None:
         assert isinstance(self.queue.policy, SloraVtc)
         for advance in advances:
             if advance.finish is None:

@@ -18,8 +18,9 @@ from operator import attrgetter
 from fairlead.outcomes import FinishReason
 from local_worker.core.batch import Batch, Entry, Slice, StepResult
 from local_worker.core.class_turns import ClassTurns
+from local_worker.core.events import RequestTokens
 from local_worker.core.limits import AdmissionMode
-from local_worker.core.plan import Advance, InFlight, LateMasks, Plan, StepLoad, StepPace, behind, shares, slice_of
+from local_worker.core.plan import InFlight, LateMasks, Plan, StepLoad, StepPace, behind, shares, slice_of
 from local_worker.core.policies.protocol import ClassedPolicy
 from local_worker.core.policies.sliced_dlpm import SlicedDlpm
 from local_worker.core.prefix_cache import PrefixCache
@@ -184,7 +185,7 @@ class Batcher:
         """Return the seconds that the step of `plan` will take, as far as that is learned; 0 if it is not."""
         return self._pace.expected(StepLoad.of(plan.batch.slices)) if self.turns is not None else 0.0
 
-    def commit(self, plan: Plan, result: StepResult) -> list[Advance]:
+    def commit(self, plan: Plan, result: StepResult) -> list[RequestTokens]:
         """Append the samples of the earliest uncommitted plan; return the progress of each request that got one.
         Requests that have left the batch since are skipped: they are neither charged nor are their blocks published."""
         self._in_flight.landed()
@@ -208,24 +209,25 @@ class Batcher:
                 place, token, logprobs = made
                 if place in failures:
                     self.queue.finish(request)
-                    advances.append(Advance(request, (), None, failure=failures[place]))
+                    advances.append(RequestTokens(request, (), failure=failures[place]))
                     continue
                 of_prompt = request.take_scores() if request.scores_prompt else None
                 request.tokens.append(token)
                 finish = self._advance(request, (token,))
-                advances.append(Advance(request, (token,), finish, () if logprobs is None else (logprobs,), of_prompt))
+                found = () if logprobs is None else (logprobs,)
+                advances.append(RequestTokens(request, (token,), finish, found, of_prompt))
         if result.ready:
             self._late.discard(result.ready)
         return advances
 
-    def _commit_run(self, plan: Plan, runs: Sequence[Sequence[int]]) -> list[Advance]:
+    def _commit_run(self, plan: Plan, runs: Sequence[Sequence[int]]) -> list[RequestTokens]:
         advances = []
         for request, tokens in zip(plan.requests, runs, strict=True):
             if request in self._running:
                 request.tokens.extend(tokens)
                 request.computed = len(request.tokens) - 1
                 self._cache.publish(request, request.computed)
-                advances.append(Advance(request, tokens, self._advance(request, tokens)))
+                advances.append(RequestTokens(request, tokens, self._advance(request, tokens)))
         return advances
 
     def _defer(self, request: Request, piece: Slice) -> None:

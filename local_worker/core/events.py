@@ -7,12 +7,11 @@ an event holds what changes afterwards, and of its request only what cannot chan
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import NamedTuple
 
 from fairlead.outcomes import FinishReason, Outcome
+from local_worker.core.batch import SampledLogprobs
 from local_worker.core.block_cache import BlockCache
-from local_worker.core.output_text import SpelledLogprobs
 from local_worker.core.page_report import PageReport
 from local_worker.core.queue import RequestQueue
 from local_worker.core.request import Request
@@ -125,15 +124,23 @@ class RequestStarted(NamedTuple):
     service: int
 
 
-class RequestTokens(NamedTuple):  # the only object that is made for each token between the batcher and the message
-    """New `tokens` of a request, and the `text` that they release."""
+@dataclass(slots=True)  # the only object that is made for each token between the engine and the message
+class RequestTokens:
+    """New `tokens` of a request: after a commit, one token per step of an engine.
+
+    `finish` is the reason why the output ends with the last of them; None while it goes on. An output that cannot go on
+    has no new tokens, and a `failure` that says why. The machine adds the `text` that the tokens release.
+    """
 
     request: Request
     tokens: Sequence[int]
-    text: str
-    logprobs: Sequence[SpelledLogprobs]  # one per token; empty unless the caller requested them
-    service: int  # received by the request so far, in micro-units of cost
-    prompt_logprobs: Sequence[SpelledLogprobs] = ()  # with the first token: one per token of the prompt
+    finish: FinishReason | None = None
+    logprobs: Sequence[SampledLogprobs] = ()  # one per token; empty unless the caller requested them
+    # With the first token, if the caller requested them: those of the prompt's tokens but the first, which has none.
+    prompt_logprobs: Sequence[SampledLogprobs] | None = None
+    failure: str = ""
+    text: str = ""
+    service: int = 0  # received by the request so far, in micro-units of cost (WorkerMachine)
 
 
 class RequestEnded(NamedTuple):
@@ -177,8 +184,15 @@ class WorkerUpdate:
 
 def joined(tokens: Sequence[RequestTokens]) -> RequestTokens:
     """Return consecutive tokens of one request, at least one event, as one event."""
-    if len(tokens) == 1:
-        return tokens[0]
-    requests, ids, texts, logprobs, services, prompts = zip(*tokens, strict=True)
-    scores = [*chain(*prompts)]
-    return RequestTokens(requests[0], [*chain(*ids)], "".join(texts), [*chain(*logprobs)], services[-1], scores)
+    first, last = tokens[0], tokens[-1]
+    if first is last:
+        return first
+    return RequestTokens(
+        first.request,
+        [token for each in tokens for token in each.tokens],
+        last.finish,
+        [found for each in tokens for found in each.logprobs],
+        first.prompt_logprobs,
+        text="".join([each.text for each in tokens]),
+        service=last.service,
+    )

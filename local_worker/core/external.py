@@ -17,8 +17,8 @@ from enum import Enum, auto
 from fairlead.outcomes import FinishReason
 from local_worker.core.batch import SampledLogprobs
 from local_worker.core.engine_cache import EngineCache
+from local_worker.core.events import RequestTokens
 from local_worker.core.limits import BatchLimits
-from local_worker.core.plan import Advance
 from local_worker.core.policies.protocol import ClassedPolicy, QueuePolicy
 from local_worker.core.queue import RequestQueue
 from local_worker.core.request import Request
@@ -204,7 +204,7 @@ class ExternalBatch:
         tokens: Sequence[int],
         finish: FinishReason | None,
         logprobs: Sequence[SampledLogprobs] = (),
-    ) -> list[Advance]:
+    ) -> list[RequestTokens]:
         """Append and charge `tokens`, which the engine has generated; end the request if there is a reason to `finish`.
 
         Return the progress; nothing if the request has left meanwhile.
@@ -216,7 +216,7 @@ class ExternalBatch:
         self.queue.charge(request, len(tokens))
         if finish is not None:
             self.queue.finish(request)
-        return [Advance(request, tokens, finish, logprobs)]
+        return [RequestTokens(request, tokens, finish, logprobs)]
 
     def check_invariants(self) -> None:
         """Raise AssertionError unless the queue, the requests at the engine, the pages and the accounts agree."""

@@ -27,8 +27,6 @@ from local_worker.core.events import (
     load_of,
     take_changed_accounts,
 )
-from local_worker.core.output_text import SpelledLogprobs, spelled, spelled_prompt
-from local_worker.core.plan import Advance
 from local_worker.core.queue import RequestQueue
 from local_worker.core.request import Request
 
@@ -123,7 +121,7 @@ class RequestsAdmitted(NamedTuple):
 class RequestsAdvanced(NamedTuple):
     """The progress of requests in the running batch."""
 
-    advances: Sequence[Advance]
+    advances: Sequence[RequestTokens]
 
 
 class RequestsFailed(NamedTuple):
@@ -235,21 +233,18 @@ class WorkerMachine:
         for advance in advanced.advances:
             self._advance(advance, now)
 
-    def _advance(self, advance: Advance, now: float) -> None:
-        request, tokens, finish, logprobs, scores, failure = advance
-        if failure:
-            self._end(request, now, Outcome.REJECTED_INVALID, message=failure)
+    def _advance(self, advance: RequestTokens, now: float) -> None:
+        request, tokens, finish = advance.request, advance.tokens, advance.finish
+        if advance.failure:
+            self._end(request, now, Outcome.REJECTED_INVALID, message=advance.failure)
             return
         if request.first_token_at is None:
             request.first_token_at = now
             self._events.computed.append(request)
         # A token that ends the output (end of sequence, a stop token) is reported but adds no text.
-        text, stop = request.text.push(tokens[:-1] if finish is FinishReason.STOP else tokens)
-        reported: Sequence[SpelledLogprobs] = ()
-        if logprobs:
-            reported = [spelled(token, found, request.text) for token, found in zip(tokens, logprobs, strict=False)]
-        prompt = () if scores is None else spelled_prompt(request.tokens[: request.prompt_tokens], scores, request.text)
-        self._events.tokens.append(RequestTokens(request, tokens, text, reported, request.service, prompt))
+        advance.text, stop = request.text.push(tokens[:-1] if finish is FinishReason.STOP else tokens)
+        advance.service = request.service
+        self._events.tokens.append(advance)
         if stop:
             if finish is None:
                 self.queue.abort(request)

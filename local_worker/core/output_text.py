@@ -1,9 +1,7 @@
-"""The text of one output, cut at a stop string, and the log-probabilities of tokens, which are named by their bytes."""
+"""The text of one output: its tokens decoded, and cut at a stop string."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
-
-from local_worker.core.batch import SampledLogprobs
+from typing import Protocol
 
 
 class Decoder(Protocol):
@@ -163,31 +161,3 @@ class EngineText:
     def token_bytes(self, token: int) -> bytes:
         """Return no bytes: they are unknown, because an engine names tokens by their text."""
         return b""
-
-
-class TopLogprob(NamedTuple):
-    """A likely token by its id and its bytes, with its log-probability."""
-
-    id: int
-    token: bytes
-    logprob: float
-
-
-class SpelledLogprobs(NamedTuple):
-    """The bytes of a token with its log-probability, and the most likely tokens at its position, best first."""
-
-    token: bytes
-    logprob: float
-    top: tuple[TopLogprob, ...]
-
-
-def spelled(token: int, found: SampledLogprobs, text: Text) -> SpelledLogprobs:
-    """Return what the engine has `found` for `token`, with the bytes of all tokens."""
-    top = tuple(TopLogprob(likely, text.token_bytes(likely), logprob) for likely, logprob in found.top)
-    return SpelledLogprobs(text.token_bytes(token), found.logprob, top)
-
-
-def spelled_prompt(tokens: Sequence[int], scores: Sequence[SampledLogprobs], text: Text) -> list[SpelledLogprobs]:
-    """Return the log-probabilities of a prompt's `tokens`; `scores` has none for the first token, whose value is 0."""
-    first = SpelledLogprobs(text.token_bytes(tokens[0]), 0.0, ())
-    return [first, *(spelled(token, found, text) for token, found in zip(tokens[1:], scores, strict=True))]

@@ -5,8 +5,7 @@ from collections import deque
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from fairlead.outcomes import FinishReason
-from local_worker.core.batch import Batch, SampledLogprobs, Slice
+from local_worker.core.batch import Batch, Slice
 from local_worker.core.request import Request
 
 
@@ -26,22 +25,6 @@ class Plan(NamedTuple):
     def requests(self) -> tuple[Request, ...]:
         """The requests of the step: the k-th slice of the batch belongs to the k-th request."""
         return tuple([request for request, _ in self.parts])
-
-
-class Advance(NamedTuple):
-    """The new tokens of one request: after a commit, one token per step of an engine.
-
-    `finish` is the reason why the output ends with the last of `tokens`; None while it goes on. An output that cannot
-    go on has no new tokens, and a `failure` that says why.
-    """
-
-    request: Request
-    tokens: Sequence[int]
-    finish: FinishReason | None
-    logprobs: Sequence[SampledLogprobs] = ()  # one per token; empty unless the caller requested them
-    # With the first token of an output, if the caller requested them: those of the prompt's tokens but the first.
-    scores: Sequence[SampledLogprobs] | None = None
-    failure: str = ""
 
 
 # A step computes a row of the vocabulary's size for each token that is scored.

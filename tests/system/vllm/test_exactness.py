@@ -273,8 +273,8 @@ def test_the_prompts_logprobs_are_those_of_the_other_engine(engines: Engines) ->
             batcher.queue.submit(make_request(text, 40_000 + 100 * number + n, **way), 0.0)
         while (plan := batcher.plan(0.0)) is not None:
             for advance in batcher.commit(plan, engine.launch(plan.batch).wait()):
-                if advance.scores is not None:
-                    found[advance.request.arrival % 100] = advance.scores
+                if advance.prompt_logprobs is not None:
+                    found[advance.request.arrival % 100] = advance.prompt_logprobs
         assert [len(found[n + 1]) for n in range(3)] == [len(text) - 1 for text in texts]
         assert [{len(score.top) for score in found[n + 1]} for n in range(3)] == [{0}, {1}, {2}]
         results.append([[score.logprob for score in found[n + 1]] for n in range(3)])

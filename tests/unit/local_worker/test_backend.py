@@ -69,14 +69,14 @@ class Echo:
             self._end(request, Outcome.CANCELLED, [])
 
     def generate(self, request: Request, *tokens: int) -> None:
-        entries = [RequestTokens(request, [token], "x", (), 0) for token in tokens]
+        entries = [RequestTokens(request, [token], text="x") for token in tokens]
         self.service.deliver(WorkerUpdate(events=RequestEvents(tokens=entries)))
 
     def _end(self, request: Request, outcome: Outcome, tokens: list[int]) -> None:
         del self.here[request]
         events = RequestEvents(ended=[RequestEnded(request, outcome, FinishReason.STOP)])
         if tokens:
-            events.tokens.append(RequestTokens(request, tokens, pack_ids(tokens).decode(), (), 0))
+            events.tokens.append(RequestTokens(request, tokens, text=pack_ids(tokens).decode()))
         self.service.deliver(WorkerUpdate(events=events))
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from fairlead.output.events import CallBegun
 from fairlead.output.parser import OutputParser
-from fairlead.v1 import common_pb2, worker_pb2
+from fairlead.v1 import common_pb2
 from local_worker.prompt import Chat, ChatMessage, EarlierCall
 from local_worker.template_variables import template_variables
 from local_worker.tokenizer import HuggingFaceTokenizer
-from local_worker.wire import prompt_from
+from local_worker.wire import content_from
 from tests.unit.local_worker.test_output_format import HERMES, SHIPPED, tokenizer
 
 SAID = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
@@ -76,7 +76,7 @@ def called(arguments: str) -> Chat:
     """A chat as it comes over the wire, with a call of these arguments."""
     message = common_pb2.ChatMessage(role="assistant", tool_calls=[common_pb2.ToolCall(name="f", arguments=arguments)])
     chat = common_pb2.Chat(messages=[common_pb2.ChatMessage(role="user", content="hi"), message])
-    content: Any = prompt_from(worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(chat=chat))).content
+    content: Any = content_from(common_pb2.Prompt(chat=chat))
     assert isinstance(content, Chat)
     return content
 

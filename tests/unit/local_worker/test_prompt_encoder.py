@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from fairlead.errors import TooLong, Unavailable
 from fairlead.token_ids import TOKEN_BYTES, pack_ids
+from fairlead.v1 import worker_pb2
 from local_worker.core.prefix_cache import PrefixCache
-from local_worker.prompt import Chat, ChatMessage, EncodedPrompt, PromptToEncode
+from local_worker.prompt import Chat, ChatMessage
 from local_worker.prompt_encoder import PromptEncoder
 from local_worker.tokenizer import ByteTokenizer
 from serving.blocks import unpack_digests
@@ -28,16 +29,12 @@ def digests(ids: list[int], scope: str, public_tokens: int) -> tuple[int, ...]:
     return unpack_digests(PROMPTS.chain(pack_ids(ids), MODEL, scope, public_tokens).digests)
 
 
-def encoded(scope: str, *messages: tuple[str, str], public: bool = True) -> EncodedPrompt:
+def encoded(scope: str, *messages: tuple[str, str], public: bool = True) -> worker_pb2.EncodeResponse:
     chat = Chat(tuple(ChatMessage(*message) for message in messages))
-    return PROMPTS.encode(PromptToEncode(model=MODEL, content=chat, cache_scope=scope, public_system=public))
+    return PROMPTS.encode(worker_pb2.EncodeRequest(model=MODEL, cache_scope=scope, public_system=public), chat)
 
 
-def text_prompt(text: str, model: str = MODEL) -> PromptToEncode:
-    return PromptToEncode(model=model, content=text, cache_scope="", public_system=False)
-
-
-def shared_blocks(one: EncodedPrompt, other: EncodedPrompt) -> int:
+def shared_blocks(one: worker_pb2.EncodeResponse, other: worker_pb2.EncodeResponse) -> int:
     return len(set(unpack_digests(one.digests)) & set(unpack_digests(other.digests)))
 
 
@@ -95,10 +92,10 @@ def test_user_messages_are_never_public() -> None:
 
 def test_a_text_that_is_certainly_too_long_is_not_tokenized() -> None:
     with pytest.raises(TooLong, match="which no text of more than 500 characters makes; got 501"):
-        PROMPTS.encode(text_prompt("x" * 501))
+        PROMPTS.encode(worker_pb2.EncodeRequest(model=MODEL), "x" * 501)
     with pytest.raises(TooLong, match="got 600"):
         encoded("", ("user", "x" * 300), ("user", "x" * 300))
-    assert len(PROMPTS.encode(text_prompt("x" * 500)).token_ids) == 2000
+    assert len(PROMPTS.encode(worker_pb2.EncodeRequest(model=MODEL), "x" * 500).token_ids) == 2000
 
 
 @given(IDS, IDS, st.integers(0, 40))
@@ -112,8 +109,8 @@ def test_models_share_no_blocks(one: list[int], other: list[int], public_tokens:
 
 
 def test_a_prompt_is_encoded_for_the_model_that_it_names() -> None:
-    def encode(model: str) -> EncodedPrompt:
-        return prompts.encode(text_prompt("x" * BLOCK, model))
+    def encode(model: str) -> worker_pb2.EncodeResponse:
+        return prompts.encode(worker_pb2.EncodeRequest(model=model), "x" * BLOCK)
 
     prompts = replace(PROMPTS, revisions={MODEL: "r1", "adapter": "r7"})
     assert [encode(model).revision for model in (MODEL, "adapter")] == ["r1", "r7"]

@@ -9,6 +9,7 @@ from fairlead.errors import InvalidRequest, Unavailable
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.token_ids import pack_ids, unpack_ids
 from fairlead.v1 import common_pb2, worker_pb2
+from local_worker.core.batch import SampledLogprobs
 from local_worker.core.events import (
     ClientAccountReport,
     EngineLoad,
@@ -19,7 +20,7 @@ from local_worker.core.events import (
     RequestStarted,
     RequestTokens,
 )
-from local_worker.core.output_text import SpelledLogprobs, TopLogprob
+from local_worker.core.output_text import NoText
 from local_worker.core.page_report import EvictedPages, PageReport, PageShare
 from local_worker.core.request import Request
 from local_worker.prompt import Chat, ChatMessage
@@ -28,7 +29,7 @@ from local_worker.tokenizer import ByteTokenizer
 from local_worker.wire import (
     add_events,
     add_refusal,
-    prompt_from,
+    content_from,
     request_from,
     to_accepted,
     to_client_service,
@@ -39,6 +40,17 @@ from serving.constraint import CALLS, Constraint
 from serving.cost import MICRO, WEIGHT_ONE
 from serving.sampling_params import SamplingParams
 from tests.unit.local_worker.engine.driving import make_request
+
+
+class Spelling(NoText):
+    """A text whose tokens stand for these bytes, or for the byte of their number."""
+
+    def __init__(self, spelled: dict[int, bytes]) -> None:
+        self._spelled = spelled
+
+    def token_bytes(self, token: int) -> bytes:
+        return self._spelled.get(token) or bytes([token])
+
 
 PROMPTS = PromptEncoder(ByteTokenizer(), 256, 4, "secret", {"m": "r1", "other": "r2"}, 100)
 
@@ -83,12 +95,13 @@ def test_events_and_reports_are_the_bytes_of_earlier_versions(monkeypatch: pytes
     times = {"queued_at": 1.0, "started_at": 2.0, "first_token_at": 2.5, "ended_at": 3.25}
     service = 7 * MICRO + MICRO // 2
     first = known("call-1", 2, 10, 2, cached=8, service=service, client="t/u", model="m", weight=1500, **times)
-    early = known("call-1", 2, 10, cached=16)
+    spelling = Spelling({5: b"h", 300: "é".encode(), 7: b"y", 8: b"\xe2"})
+    early = known("call-1", 2, 2, cached=16, tokens=[*b"pq"], text=spelling)
     aborted = known("call-3", 1, 4, queued_at=1.0, ended_at=1.5)
-    top = (TopLogprob(7, b"y", -0.5), TopLogprob(8, b"\xe2", -1.5))
-    of_output = [SpelledLogprobs(b"h", -0.5, top), SpelledLogprobs("é".encode(), 0.0, ())]
-    of_prompt = [SpelledLogprobs(b"p", 0.0, ()), SpelledLogprobs(b"q", -2.0, top)]
-    tokens = RequestTokens(early, [5, 300], "hé", of_output, 5 * MICRO, of_prompt)
+    top = ((7, -0.5), (8, -1.5))
+    of_output = [SampledLogprobs(-0.5, top), SampledLogprobs(0.0, ())]
+    of_prompt = [SampledLogprobs(-2.0, top)]
+    tokens = RequestTokens(early, [5, 300], None, of_output, of_prompt, text="hé", service=5 * MICRO)
     end = RequestEnded(first, Outcome.COMPLETED, FinishReason.STOP, text="rest", stop_string="END")
     cancelled = RequestEnded(aborted, Outcome.CANCELLED, message="cancelled by the caller")
     message = worker_pb2.StepEvents()
@@ -115,22 +128,37 @@ def test_a_load_tells_whose_pages_are_whose() -> None:
 
 
 def test_events_of_several_steps_follow_each_other_in_one_message() -> None:
-    top = (TopLogprob(7, b"y", -0.5), TopLogprob(8, b"\xe2", -1.5))
-    likely, certain = SpelledLogprobs(b"y", -0.5, top), SpelledLogprobs(b"z", 0.0, ())
-    request = known("a", 1, 20, cached=16)
+    logprobs = [SampledLogprobs(-0.5, ((7, -0.5), (8, -1.5))), SampledLogprobs(0.0, ())]
+    request = known("a", 1, 20, cached=16, text=Spelling({6: b"y", 7: b"z", 8: b"\xe2"}))
     message = worker_pb2.StepEvents()
-    first = RequestTokens(request, [5], "x", (), 0)
+    first = RequestTokens(request, [5], text="x")
     add_events(message, RequestEvents(started=[RequestStarted(request, 3 * MICRO)], tokens=[first]))
-    add_events(message, RequestEvents(tokens=[RequestTokens(request, [6, 7], "yz", [likely, certain], 5 * MICRO)]))
+    more = RequestTokens(request, [6, 7], logprobs=logprobs, text="yz", service=5 * MICRO)
+    add_events(message, RequestEvents(tokens=[more]))
     [started] = message.started
     assert (started.request_id, started.attempt, started.cached_tokens, started.service) == ("a", 1, 16, 3.0)
     told = [(unpack_ids(tokens.token_ids), tokens.text, tokens.service) for tokens in message.tokens]
     assert told == [([5], "x", 0.0), ([6, 7], "yz", 5.0)]
     assert list(message.tokens[0].logprobs) == []
-    logprobs, last = message.tokens[1].logprobs
+    likely, last = message.tokens[1].logprobs
     assert (last.logprob, last.token) == (0.0, b"z")
-    assert (logprobs.token, list(logprobs.top_tokens)) == (b"y", [b"y", b"\xe2"])
-    assert (logprobs.logprob, list(logprobs.top_ids), list(logprobs.top_logprobs)) == (-0.5, [7, 8], [-0.5, -1.5])
+    assert (likely.token, list(likely.top_tokens)) == (b"y", [b"z", b"\xe2"])
+    assert (likely.logprob, list(likely.top_ids), list(likely.top_logprobs)) == (-0.5, [7, 8], [-0.5, -1.5])
+
+
+@pytest.mark.parametrize(("scores", "told"), [([], [(b"a", 0.0)]), ([-1.0], None)])
+def test_the_first_token_of_a_prompt_has_no_log_probability_and_each_other_has_one(
+    scores: list[float], told: list[tuple[bytes, float]] | None
+) -> None:
+    request = known("a", 1, 1, tokens=[*b"a"], text=Spelling({}))
+    tokens = RequestTokens(request, [5], prompt_logprobs=[SampledLogprobs(score, ()) for score in scores])
+    message = worker_pb2.StepEvents()
+    if told is None:
+        with pytest.raises(ValueError, match="longer"):
+            add_events(message, RequestEvents(tokens=[tokens]))
+        return
+    add_events(message, RequestEvents(tokens=[tokens]))
+    assert [(each.token, each.logprob) for each in message.tokens[0].prompt_logprobs] == told
 
 
 def test_an_ended_event_has_usage_and_timings() -> None:
@@ -227,7 +255,7 @@ def test_a_model_that_is_not_served_here_is_unavailable() -> None:
 
 def test_a_prompt_of_any_kind_is_plain_data_and_of_none_is_refused() -> None:
     def content(**kind: Any) -> object:
-        return prompt_from(worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(**kind))).content
+        return content_from(common_pb2.Prompt(**kind))
 
     chat = common_pb2.Chat(messages=[common_pb2.ChatMessage(role="user", content="hi")])
     assert content(chat=chat) == Chat((ChatMessage("user", "hi"),))

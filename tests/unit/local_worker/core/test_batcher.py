@@ -895,7 +895,7 @@ def test_the_scores_of_a_prompt_come_with_its_first_token_though_steps_share_the
         assert plan is not None
         assert [len(piece.scored) for piece in plan.batch.slices] == [len(scored)]
         result = StepResult(tokens, scores=(tuple(scored),) if scored else ())
-        reported += [advance.scores for advance in batcher.commit(plan, result)]
+        reported += [advance.prompt_logprobs for advance in batcher.commit(plan, result)]
     assert reported == [scores, None]
 
 
@@ -913,7 +913,7 @@ def test_a_prompt_that_is_preempted_while_it_is_scored_is_scored_once() -> None:
             if piece.scored
         ]
         result = StepResult(tokens_for(plan).tokens, scores=tuple(scores))
-        reported += [advance.scores for advance in batcher.commit(plan, result) if advance.request is request]
+        reported += [advance.prompt_logprobs for advance in batcher.commit(plan, result) if advance.request is request]
     assert request.preemptions == 1
     assert reported == [[SampledLogprobs(-float(place), ()) for place in range(15)]]
 

@@ -84,8 +84,8 @@ class Rig:
         if len(self._launched) > (self._ahead if plan is not None else 0):
             done = self._launched.popleft()
             samples = [piece.stop for _, piece in done.parts if piece.samples]
-            for request, tokens, *_ in self.batcher.commit(done, StepResult(tuple(samples))):
-                self.answers[request] += tokens
+            for made in self.batcher.commit(done, StepResult(tuple(samples))):
+                self.answers[made.request] += made.tokens
         return plan
 
     def interactive(self, plan: Plan | None) -> dict[int, tuple[int, int]]:

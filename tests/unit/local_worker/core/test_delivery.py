@@ -1,15 +1,16 @@
 """Delivery: nothing lost, doubled or reordered; the first token and the end at once; nothing held for too long."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fairlead.outcomes import Outcome
+from fairlead.outcomes import FinishReason, Outcome
+from local_worker.core.batch import SampledLogprobs
 from local_worker.core.delivery import LATEST_SECONDS, TICK_SECONDS, Delivery, by_owner
 from local_worker.core.events import RequestAccepted, RequestEnded, RequestEvents, RequestStarted, RequestTokens, joined
-from local_worker.core.output_text import SpelledLogprobs
 from local_worker.core.request import Request
 from tests.unit.local_worker.engine.driving import make_request
 
@@ -26,8 +27,8 @@ def opened(delivery: Delivery, tokens_per_message: int, arrival: int = 0, owner:
 def output(request: Request, *tokens: int) -> RequestTokens:
     """Return the output of these tokens; text, log-probabilities and service follow from them."""
     text = "".join(map(str, tokens))
-    logprobs = [SpelledLogprobs(b"", -token, ()) for token in tokens]
-    return RequestTokens(request, tokens, text, logprobs, max(tokens, default=0))
+    logprobs = [SampledLogprobs(-token, ()) for token in tokens]
+    return RequestTokens(request, tokens, logprobs=logprobs, text=text, service=max(tokens, default=0))
 
 
 def step(
@@ -53,9 +54,10 @@ class Gathering(RuleBasedStateMachine):
     def take(self, leaving: list[RequestTokens]) -> None:
         """Record what leaves, at the end of a step or when a timer calls."""
         ticks, ticked_at = False, self.ticked_at
-        for request, tokens, text, logprobs, service, prompt in leaving:
+        for leaves in leaving:
+            request, tokens = leaves.request, leaves.tokens
             assert tokens, "an empty message"
-            assert (text, logprobs, service, tuple(prompt)) == output(request, *tokens)[2:]
+            assert replace(leaves, tokens=tuple(tokens)) == output(request, *tokens)
             if request in self.wanted and self.left[request] and self.wanted[request] > 1:
                 ticks = True
             if self.wanted.get(request) == 1:
@@ -195,10 +197,11 @@ def test_a_request_may_be_submitted_again_once_it_has_ended() -> None:
 
 def test_tokens_of_one_request_are_joined_in_their_order() -> None:
     request = make_request([1])
-    prompt = [SpelledLogprobs(b"5", 0.0, ())]
-    one, two = output(request, 7)._replace(prompt_logprobs=prompt), output(request, 8, 9)
+    prompt, end = [SampledLogprobs(-5.0, ())], FinishReason.LENGTH
+    one, two = replace(output(request, 7), prompt_logprobs=prompt), replace(output(request, 8, 9), finish=end)
     assert joined([one]) is one
-    assert joined([one, two]) == RequestTokens(request, [7, 8, 9], "789", [*one.logprobs, *two.logprobs], 9, prompt)
+    logprobs = [*one.logprobs, *two.logprobs]
+    assert joined([one, two]) == RequestTokens(request, [7, 8, 9], end, logprobs, prompt, text="789", service=9)
 
 
 def test_events_are_divided_among_the_owners_of_the_requests_in_their_order() -> None:

@@ -176,8 +176,8 @@ class World:
         if len(self.launched) > (self.ahead if plan is not None else 0):
             done = self.launched.popleft()
             samples = [piece.stop for _, piece in done.parts if piece.samples]
-            for request, tokens, *_ in batcher.commit(done, StepResult(tuple(samples))):
-                self.answers[request] += tokens
+            for made in batcher.commit(done, StepResult(tuple(samples))):
+                self.answers[made.request] += made.tokens
         elif plan is None:
             assert len(batcher.queue.running) + len(batcher.queue.waiting) == 0, "a standstill"
             return False

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from fairlead.outcomes import FinishReason, Outcome
-from local_worker.core.batch import SampledLogprobs, StepResult
+from local_worker.core.batch import StepResult
+from local_worker.core.events import RequestTokens
 from local_worker.core.limits import AdmissionMode
 from local_worker.core.machine import (
     TRANSITIONS,
@@ -25,7 +26,7 @@ from local_worker.core.machine import (
     WorkerMachine,
 )
 from local_worker.core.output_text import OutputText
-from local_worker.core.plan import Advance, Plan
+from local_worker.core.plan import Plan
 from local_worker.core.request import Request
 from local_worker.tokenizer import ByteTokenizer
 from serving.sampling_params import SamplingParams
@@ -363,26 +364,14 @@ def test_steps_that_bring_nothing_but_tokens_are_reported_together() -> None:
 def test_tokens_before_the_one_that_ends_an_output_are_its_text() -> None:
     machine = WorkerMachine(make_batcher().queue)
     request = asked(make_request([1], sampling=SamplingParams(max_tokens=9)))
-    machine.handle(RequestsAdvanced([Advance(request, [*b"ab", EOS], FinishReason.STOP)]), 1.0)
+    machine.handle(RequestsAdvanced([RequestTokens(request, [*b"ab", EOS], FinishReason.STOP)]), 1.0)
     assert [(tokens.tokens, tokens.text) for tokens in machine.take_events().tokens] == [([*b"ab", EOS], "ab")]
-
-
-def test_log_probabilities_of_the_prompt_and_of_tokens_are_spelled() -> None:
-    machine = WorkerMachine(make_batcher().queue)
-    request = asked(make_request([*b"xy"], sampling=SamplingParams(max_tokens=9)))
-    sampled, scored = SampledLogprobs(-0.5, ((ord("b"), -0.25),)), SampledLogprobs(-0.75, ())
-    advances = [Advance(request, b"a", None, [sampled], [scored]), Advance(request, b"c", None)]
-    machine.handle(RequestsAdvanced(advances), 1.0)
-    first, second = machine.take_events().tokens
-    assert [*first.logprobs] == [(b"a", -0.5, ((ord("b"), b"b", -0.25),))]
-    assert [*first.prompt_logprobs] == [(b"x", 0.0, ()), (b"y", -0.75, ())]
-    assert not second.logprobs
 
 
 def test_a_request_whose_output_cannot_go_on_ends_with_the_reason_and_without_more_text() -> None:
     machine = WorkerMachine(make_batcher().queue)
     request = asked(make_request([1], sampling=SamplingParams(max_tokens=9)))
-    machine.handle(RequestsAdvanced([Advance(request, (), None, failure="no token is allowed")]), 1.0)
+    machine.handle(RequestsAdvanced([RequestTokens(request, (), failure="no token is allowed")]), 1.0)
     events = machine.take_events()
     assert [(end.outcome, end.message) for end in events.ended] == [(Outcome.REJECTED_INVALID, "no token is allowed")]
     assert not events.tokens

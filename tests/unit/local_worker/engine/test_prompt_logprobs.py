@@ -32,8 +32,8 @@ class ScoreRecorder(Driver):
         def recorded(*step: Any) -> Any:
             advances = commit(*step)
             for advance in advances:
-                if advance.scores is not None:
-                    self.reported.setdefault(advance.request, []).append(advance.scores)
+                if advance.prompt_logprobs is not None:
+                    self.reported.setdefault(advance.request, []).append(advance.prompt_logprobs)
             return advances
 
         batcher.commit = recorded  # type: ignore[method-assign, assignment]
