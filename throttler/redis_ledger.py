@@ -1,6 +1,5 @@
 """The ledger of budgets in Redis; the rules are in `throttler/budget_script.py`."""
 
-import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import chain
@@ -9,7 +8,7 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from serving.redis_access import drop_connections
+from serving.redis_access import drop_connections, follow_channel, in_time
 from throttler import budget_script as script
 from throttler.budget_leases import BEAT_SECONDS, LedgerLost, LedgerUnreachable
 from throttler.core.budget import BudgetAccount
@@ -67,18 +66,15 @@ class RedisLedger:
 
     async def listen(self, recall: Callable[[str], None]) -> None:
         """See Ledger."""
-        while True:
-            try:
-                async with self._redis.pubsub() as pubsub:
-                    await pubsub.subscribe(script.RECALLS)
-                    while True:
-                        message = await pubsub.get_message(timeout=BEAT_SECONDS)
-                        if message is not None and message["type"] == "message":
-                            process, _, key = message["data"].decode(errors="replace").partition(" ")
-                            if process != self.name:
-                                recall(key)
-            except (RedisError, OSError):
-                await asyncio.sleep(BEAT_SECONDS)
+
+        def receive(data: bytes) -> None:
+            process, _, key = data.decode(errors="replace").partition(" ")
+            if process != self.name:
+                recall(key)
+
+        await follow_channel(
+            self._redis, script.RECALLS, receive, beat_seconds=BEAT_SECONDS, answer_seconds=ANSWER_SECONDS
+        )
 
     async def close(self) -> None:
         """See Ledger."""
@@ -100,8 +96,7 @@ class RedisLedger:
 
     async def _in_time(self, answer: Awaitable[Any]) -> Any:
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                return await answer
+            return await in_time(answer, ANSWER_SECONDS)
         except (RedisError, OSError, TimeoutError) as error:
             await drop_connections(self._redis)
             raise LedgerUnreachable(repr(error)) from error

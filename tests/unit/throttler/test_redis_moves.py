@@ -22,6 +22,7 @@ from tests.unit.throttler.test_redis_faults import ANSWER_SECONDS, PROFILES, SEC
 from throttler import lease_script as script
 from throttler import redis_expectations
 from throttler.core.expectations import Expectations
+from throttler.redis_ledger import RedisLedger
 
 
 class Pair:
@@ -199,3 +200,16 @@ async def test_a_half_open_subscription_is_left(redis: RedisServer, tmp_path: Pa
             "it has subscribed anew",
         )
         assert not gateways[0].store.degraded
+
+
+async def test_a_half_open_subscription_to_recalls_of_budgets_is_left(redis: RedisServer, tmp_path: Path) -> None:
+    def subscriptions() -> list[str]:
+        return [each["id"] for each in redis.client.client_list(_type="pubsub")]
+
+    async with address_of(tmp_path) as address, open_redis(address.url) as link:
+        recalled: list[str] = []
+        async with meanwhile(asyncio.create_task(RedisLedger(link).listen(recalled.append))):
+            await until(lambda: len(subscriptions()) == 1, "it has subscribed")
+            [former] = subscriptions()
+            assert address.mute(b"SUBSCRIBE") == 1
+            await until(lambda: subscriptions() not in ([], [former]), "it has subscribed anew")
