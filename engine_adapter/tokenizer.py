@@ -11,9 +11,8 @@ from engine_adapter.vllm_api import VllmApi
 from fairlead.errors import InvalidRequest, Unavailable
 from local_worker.call_grammar import TOOL_CHOICE
 from local_worker.chat_template import ChatTemplate
-from local_worker.chat_turns import tools_of, turns_of
 from local_worker.output_format import LAST_TOKENS, output_format, rendered_reasoning
-from local_worker.prompt import Chat
+from local_worker.prompt import Chat, tools_of, turns_of
 from local_worker.tokenizer import EncodedChat
 
 T = TypeVar("T")

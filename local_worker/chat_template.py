@@ -1,6 +1,7 @@
 """A model's chat template: chats are rendered in the form that it accepts, with the wishes that it knows."""
 
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
@@ -77,3 +78,19 @@ class ChatTemplate:
     @cached_property
     def _form(self) -> TemplateForm:
         return form_of(self._text)
+
+
+# Tags that transformers adds to the language: they mark what the assistant generates, for training.
+_GENERATION = re.compile(r"\{%-?\s*(?:end)?generation\s*-?%\}")
+
+
+def template_variables(template: str) -> frozenset[str]:
+    """Return the names of the variables that `template` uses; none for one that Jinja cannot read."""
+    from jinja2 import Environment, TemplateError, meta
+
+    environment = Environment(extensions=["jinja2.ext.loopcontrols"])
+    try:
+        return frozenset(meta.find_undeclared_variables(environment.parse(_GENERATION.sub("", template))))
+    except TemplateError as error:
+        log.info("the chat template's variables are not known", extra={"reason": str(error)})
+        return frozenset()

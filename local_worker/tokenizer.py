@@ -16,8 +16,7 @@ from fairlead.output import mistral
 from fairlead.output.response_template import ResponseTemplate
 from local_worker.call_grammar import call_grammar
 from local_worker.chat_renderer import ChatRenderer
-from local_worker.chat_template import ChatTemplate
-from local_worker.chat_turns import tools_of, turns_of
+from local_worker.chat_template import ChatTemplate, template_variables
 from local_worker.core.output_text import Decoder
 from local_worker.hugging_face_decoder import HuggingFaceDecoder, decode_of
 from local_worker.output_format import (
@@ -26,8 +25,7 @@ from local_worker.output_format import (
     output_format,
     response_template,
 )
-from local_worker.prompt import Chat, ChatMessage, OutputFormat
-from local_worker.template_variables import template_variables
+from local_worker.prompt import Chat, ChatMessage, OutputFormat, tools_of, turns_of
 from local_worker.token_bytes import TokenBytes
 from local_worker.vocabulary import Vocabulary
 

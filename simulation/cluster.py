@@ -73,7 +73,7 @@ class SimulatedCluster:
         assert not lost, f"calls without an outcome: {lost[:20]}"
         self.run_log.calls.sort(key=lambda call: (call.arrival, call.number))
         for worker in self.workers.values():
-            self.run_log.worst_gap = max(self.run_log.worst_gap, worker.batcher.queue.fairness_gap)
+            self.run_log.worst_gap = max(self.run_log.worst_gap, worker.batcher.queue.ledger.worst_gap)
             self.run_log.bound = worker.batcher.queue.policy.bound_micro
         return self.run_log
 

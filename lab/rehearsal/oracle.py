@@ -45,7 +45,7 @@ class Oracle:
 
     def _check_step(self, worker: SimulatedWorker) -> None:
         self._auditor.check_charged_accounts(worker)
-        bound, gap = worker.batcher.queue.policy.bound_micro, worker.batcher.queue.fairness_gap
+        bound, gap = worker.batcher.queue.policy.bound_micro, worker.batcher.queue.ledger.worst_gap
         assert bound is None or gap <= bound, f"{worker.name}: service gap {gap} above the bound {bound}"
         life, cost = (worker.name, worker.life), worker.spec.make_cost()
         self._waits.setdefault(life, WaitAuditor(cost)).stepped(worker.batcher)

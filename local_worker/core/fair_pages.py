@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
 from local_worker.core.accounts.account import Path
-from local_worker.core.page_account import PAGE, ClientAccount, PageAccount, PageGroup
+from local_worker.core.page_account import PAGE, ClientAccount, PageAccount, PageGroup, SharedPage
 from local_worker.core.page_report import EvictionCounts, PageReport, shares_of
 from local_worker.core.page_tree import PageTree
 from local_worker.core.request import CachedBlock, Request
-from local_worker.core.shared_page import SharedPage
 
 MOST_AT_ONCE = 16  # pages that one client gives before it is compared with others again
 

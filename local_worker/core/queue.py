@@ -121,11 +121,6 @@ class RequestQueue(Generic[Cache]):
             (each.accounts, cache, each, self.ledger) for each in self._policies
         )
 
-    @property
-    def fairness_gap(self) -> int:
-        """The largest observed service gap in micro-units, to compare with the policy's `bound_micro`; see LiveGap."""
-        return self.ledger.worst_gap
-
     def policy_of(self, request: Request) -> QueuePolicy:
         """Return the policy of the class of `request`."""
         return self._policies[request.background]

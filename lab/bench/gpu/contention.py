@@ -120,7 +120,7 @@ def contend(engine: Engine, queue: Queue, clients: int, vocabulary: int, seconds
         seconds=now,
         steps=count,
         hit_rate=cached / max(prompts, 1),
-        gap=batcher.queue.fairness_gap / MICRO,
+        gap=batcher.queue.ledger.worst_gap / MICRO,
         bound=None if bound is None else bound / MICRO,
     )
 

@@ -9,8 +9,8 @@ import pytest
 from fairlead.output.events import CallBegun
 from fairlead.output.parser import OutputParser
 from fairlead.v1 import common_pb2
+from local_worker.chat_template import template_variables
 from local_worker.prompt import Chat, ChatMessage, EarlierCall
-from local_worker.template_variables import template_variables
 from local_worker.tokenizer import HuggingFaceTokenizer
 from local_worker.wire import content_from
 from tests.unit.local_worker.test_output_format import HERMES, SHIPPED, tokenizer

@@ -62,12 +62,12 @@ def hit_rate(batcher: Batcher) -> float:
 def test_baselines_without_a_bound_are_ordered_as_the_papers_claim() -> None:
     served = {name: serve(name) for name in ("fcfs", "lpm", "vtc", "wsc", "dlpm")}
     for name, batcher in served.items():
-        print(f"{name:<5} gap {batcher.queue.fairness_gap / MICRO:,.0f}, hit rate {hit_rate(batcher):.1%}")
+        print(f"{name:<5} gap {batcher.queue.ledger.worst_gap / MICRO:,.0f}, hit rate {hit_rate(batcher):.1%}")
     dlpm, lpm, wsc = served["dlpm"], served["lpm"], served["wsc"]
     bound = dlpm.queue.policy.bound_micro
     assert bound is not None
-    assert dlpm.queue.fairness_gap <= bound < served["fcfs"].queue.fairness_gap
-    assert bound < lpm.queue.fairness_gap
-    assert wsc.queue.fairness_gap <= bound
+    assert dlpm.queue.ledger.worst_gap <= bound < served["fcfs"].queue.ledger.worst_gap
+    assert bound < lpm.queue.ledger.worst_gap
+    assert wsc.queue.ledger.worst_gap <= bound
     assert hit_rate(dlpm) >= 0.9 * hit_rate(lpm)
     assert hit_rate(wsc) < hit_rate(dlpm)

@@ -933,13 +933,15 @@ def test_the_rate_of_service_and_the_gap_of_clients_that_wait_are_measured() -> 
     for arrival in range(9):  # three of each client
         batcher.queue.submit(make_request([arrival] * 4, arrival=arrival, sampling=SamplingParams(max_tokens=1)), 0.0)
     serve_step(batcher)
-    assert (batcher.queue.rate.micro_per_second, batcher.queue.fairness_gap) == (0.0, 0)
+    assert (batcher.queue.rate.micro_per_second, batcher.queue.ledger.worst_gap) == (0.0, 0)
     plan = batcher.plan(2.0)
     assert plan is not None
     assert batcher.queue.rate.micro_per_second == pytest.approx((2 * 1 + 4) / 2 * MICRO), (
         "the first output and the next prompt"
     )
-    assert batcher.queue.fairness_gap == 4 * MICRO, "the prompt of the second client has entered, the third still waits"
+    assert batcher.queue.ledger.worst_gap == 4 * MICRO, (
+        "the prompt of the second client has entered, the third still waits"
+    )
 
 
 def test_an_output_whose_mask_is_late_waits_beside_others_and_pays_for_the_step_that_it_missed() -> None:

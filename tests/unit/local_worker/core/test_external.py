@@ -549,7 +549,7 @@ def contend(policy: str, steps: int = 400) -> tuple[ExternalBatch, OwnLoop, int]
 def test_the_bound_holds_over_an_engine_with_its_own_loop() -> None:
     batch, engine, lag = contend("dlpm")
     assert batch.queue.policy.bound_micro is not None
-    assert 0 < batch.queue.fairness_gap <= batch.queue.policy.bound_micro
+    assert 0 < batch.queue.ledger.worst_gap <= batch.queue.policy.bound_micro
     # In flight: prompts that were given and not yet computed, and three steps' tokens of the requests at the engine.
     assert lag <= 16 + LONGEST_PROMPT + 3 * 2 * 4
     assert (

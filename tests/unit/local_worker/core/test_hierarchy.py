@@ -216,7 +216,7 @@ def test_siblings_that_stay_backlogged_differ_by_at_most_the_bound(
     for behind, lead in permutations(paths, 2):
         if behind[:-1] == lead[:-1]:
             assert worst_lead(rows, behind, lead, both=False) <= bound  # type: ignore[arg-type]
-    assert batcher.queue.fairness_gap <= bound
+    assert batcher.queue.ledger.worst_gap <= bound
 
 
 # --- attacks --------------------------------------------------------------------------------------------------------

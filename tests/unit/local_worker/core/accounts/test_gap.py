@@ -53,7 +53,7 @@ def test_the_gap_is_exact(name: str, arrivals: list[tuple[str, int, int, int, in
 
     batcher.plan = observed  # type: ignore[assignment, method-assign]
     histories(batcher, arrivals, TIERS)
-    assert batcher.queue.fairness_gap == exact(rows)
+    assert batcher.queue.ledger.worst_gap == exact(rows)
 
 
 def test_a_bounded_number_of_clients_is_watched_and_others_take_their_place() -> None:
