@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import grpc
 
@@ -22,19 +22,17 @@ FRESH_SECONDS = 1.0
 class SchedulerOverload:
     """The overload that the leading scheduler reports, which is the one with the highest epoch.
 
-    Without a report in the last FRESH_SECONDS no pool counts as overloaded, as in a gateway. `clock` returns seconds of
-    a monotonic clock.
+    Without a report in the last FRESH_SECONDS no pool counts as overloaded, as in a gateway.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._epoch = 0
         self._overloaded: Mapping[str, bool] = {}
         self._reported = float("-inf")
 
     def __call__(self, model: str) -> bool:
         """Return whether the pool of `model` is overloaded; with an empty name, whether any pool is."""
-        if self._clock() - self._reported > FRESH_SECONDS:
+        if time.monotonic() - self._reported > FRESH_SECONDS:
             return False
         return self._overloaded.get(model, False) if model else any(self._overloaded.values())
 
@@ -45,7 +43,7 @@ class SchedulerOverload:
         if report.overloaded != self._overloaded:
             models = [model for model, overloaded in report.overloaded.items() if overloaded]
             log.info("overload changed", extra={"models": models})
-        self._epoch, self._overloaded, self._reported = report.epoch, report.overloaded, self._clock()
+        self._epoch, self._overloaded, self._reported = report.epoch, report.overloaded, time.monotonic()
 
     async def run(self, addresses: Sequence[str], secret: str, mutual_tls: MutualTls | None) -> None:
         """Watch all schedulers until cancelled."""

@@ -19,39 +19,26 @@ class CallerLimit(NamedTuple):
     outcome: Outcome
     account: QuotaAccount
 
-    def excess(self, caller: Caller, measure: str = "") -> str:
+    def excess(self, caller: Caller) -> str:
         """Return whose limit is exceeded, its name and its value, as in "user 'ann' is over user_per_minute=60"."""
         who, name = {
             Outcome.THROTTLED_USER: (f"user {caller.client!r}", "user"),
             Outcome.THROTTLED_APP: (f"app {caller.app!r} of tenant {caller.tenant!r}", "app"),
             Outcome.THROTTLED_TENANT: (f"tenant {caller.tenant!r}", "tenant"),
         }[self.outcome]
-        return f"{who} is over {name}{measure}_per_minute={self.account.limit}"
+        return f"{who} is over {name}_per_minute={self.account.limit}"
 
 
-def limits_of(
-    caller: Caller, user: int | None, app: int | None, tenant: int | None, prefix: str = ""
-) -> list[CallerLimit]:
-    """Return the limits of `caller` that are not None; `prefix` makes their accounts those of another measure."""
+def limits_of(caller: Caller, user: int | None, app: int | None, tenant: int | None) -> list[CallerLimit]:
+    """Return the limits of `caller` that are not None."""
     limits = []
     if user is not None:
-        limits.append(CallerLimit(Outcome.THROTTLED_USER, QuotaAccount(f"{prefix}user:{caller.client}", user)))
+        limits.append(CallerLimit(Outcome.THROTTLED_USER, QuotaAccount(f"user:{caller.client}", user)))
     if app is not None and caller.app:
-        account = QuotaAccount(f"{prefix}app:{caller.tenant}/{caller.app}", app)
-        limits.append(CallerLimit(Outcome.THROTTLED_APP, account))
+        limits.append(CallerLimit(Outcome.THROTTLED_APP, QuotaAccount(f"app:{caller.tenant}/{caller.app}", app)))
     if tenant is not None:
-        limits.append(CallerLimit(Outcome.THROTTLED_TENANT, QuotaAccount(f"{prefix}tenant:{caller.tenant}", tenant)))
+        limits.append(CallerLimit(Outcome.THROTTLED_TENANT, QuotaAccount(f"tenant:{caller.tenant}", tenant)))
     return limits
-
-
-def caps_of(caller: Caller, user: int | None, tenant: int | None, kappa: int, prefix: str = "") -> list[QuotaAccount]:
-    """Return the caps on protected calls of client and tenant: `kappa` times the limits that are not None."""
-    caps = []
-    if user is not None:
-        caps.append(QuotaAccount(f"{prefix}protected:{caller.client}", kappa * user))
-    if tenant is not None:
-        caps.append(QuotaAccount(f"{prefix}protected-tenant:{caller.tenant}", kappa * tenant))
-    return caps
 
 
 def call_limits(profiles: Profiles, caller: Caller) -> list[CallerLimit]:
@@ -61,9 +48,13 @@ def call_limits(profiles: Profiles, caller: Caller) -> list[CallerLimit]:
 
 
 def call_caps(profiles: Profiles, caller: Caller) -> list[QuotaAccount]:
-    """Return the caps on protected calls of the client of `caller` and of its tenant."""
-    limits = profiles.limits
-    return caps_of(caller, limits.user_per_minute, limits.tenant_per_minute, limits.kappa)
+    """Return the caps on protected calls of client and tenant: `kappa` times the limits that are not None."""
+    limits, caps = profiles.limits, []
+    if (user := limits.user_per_minute) is not None:
+        caps.append(QuotaAccount(f"protected:{caller.client}", limits.kappa * user))
+    if (tenant := limits.tenant_per_minute) is not None:
+        caps.append(QuotaAccount(f"protected-tenant:{caller.tenant}", limits.kappa * tenant))
+    return caps
 
 
 def user_account(profiles: Profiles, client: str) -> QuotaAccount:
