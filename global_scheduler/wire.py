@@ -8,8 +8,7 @@ from global_scheduler.core.client_service_table import ClientService
 from global_scheduler.core.fleet import WorkerIdentity, WorkerLoad
 from global_scheduler.core.policies import RouteRequest
 from serving.blocks import DIGEST_BYTES, BlockRun
-from serving.cost import MAX_WEIGHT, weight_thousandths
-from serving.wire import served_models
+from serving.wire import served_models, weight_from_proto
 
 SHARED = ("block_tokens", "kv_tokens", "max_running")  # of a worker, whichever model a request is for
 
@@ -25,7 +24,7 @@ def request_from(message: scheduler_pb2.DispatchRequest) -> RouteRequest:
         model=message.model,
         digests=packed(message.digests, "requests.digests"),
         prompt_tokens=message.prompt_tokens,
-        weight=_weight(message.weight, "requests.weight"),
+        weight=weight_from_proto(message.weight, "requests.weight"),
         excluded=tuple(message.excluded),
         revision=message.revision,
         background=message.background,
@@ -47,7 +46,7 @@ def accepted_from(message: scheduler_pb2.AcceptedRequest, identity: WorkerIdenti
         model=message.model or served[0],
         digests=b"",
         prompt_tokens=message.prompt_tokens,
-        weight=_weight(message.weight, "accepted.weight"),
+        weight=weight_from_proto(message.weight, "accepted.weight"),
         background=message.background,
     )
 
@@ -126,9 +125,3 @@ def packed(digests: bytes, field: str) -> bytes:
     if len(digests) % DIGEST_BYTES:
         raise InvalidRequest(f"packed digests are a multiple of {DIGEST_BYTES} bytes, got {len(digests)}", field)
     return digests
-
-
-def _weight(weight: float, field: str) -> int:
-    if not 0 < weight <= MAX_WEIGHT:
-        raise InvalidRequest(f"must be above 0 and at most {MAX_WEIGHT}, got {weight}", field)
-    return weight_thousandths(weight)

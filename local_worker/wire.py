@@ -23,9 +23,9 @@ from local_worker.prompt import CallChoice, Chat, ChatMessage, EarlierCall
 from local_worker.prompt_encoder import PromptEncoder
 from serving.blocks import runs, unpack_digests
 from serving.constraint import CALLS, Constraint
-from serving.cost import MAX_WEIGHT, MICRO, WEIGHT_ONE, weight_thousandths
+from serving.cost import MICRO, WEIGHT_ONE
 from serving.tool_arguments import arguments_object
-from serving.wire import sampling_from_proto
+from serving.wire import sampling_from_proto, weight_from_proto
 
 NANO = 1_000_000_000
 FIRST = SampledLogprobs(0.0, ())  # of a prompt's first token, for which no model has a log-probability
@@ -140,8 +140,8 @@ def request_from(
         sampling=sampling,
         arrival=arrival,
         system_tokens=message.system_tokens,
-        weight=_weight(message.weight, "weight"),
-        user_weight=_weight(message.user_weight or 1.0, "user_weight"),
+        weight=weight_from_proto(message.weight, "weight"),
+        user_weight=weight_from_proto(message.user_weight or 1.0, "user_weight"),
         interaction=message.interaction,
         in_interaction=message.in_interaction,
         background=message.background,
@@ -162,12 +162,6 @@ def _check_scores(tokens: int, alternatives: int | None) -> None:
             f"at most {MAX_SCORES} values are reported, got {tokens} tokens with {alternatives} alternatives each",
             "sampling.prompt_logprobs",
         )
-
-
-def _weight(weight: float, field: str) -> int:
-    if not 0 < weight <= MAX_WEIGHT:
-        raise InvalidRequest(f"must be above 0 and at most {MAX_WEIGHT}, got {weight}", field)
-    return weight_thousandths(weight)
 
 
 def add_events(message: worker_pb2.StepEvents, events: RequestEvents) -> None:

@@ -8,6 +8,7 @@ from google.protobuf.message import DecodeError
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2, scheduler_pb2
 from serving.constraint import Constraint, check_choices
+from serving.cost import MAX_WEIGHT, weight_thousandths
 from serving.sampling_params import SamplingParams, check_biases, check_stops
 
 M = TypeVar("M")
@@ -59,6 +60,13 @@ def sampling_to_proto(sampling: SamplingParams) -> common_pb2.SamplingParams:
         logit_bias=dict(sampling.logit_bias),
         **_constraint_fields(sampling.constraint),
     )
+
+
+def weight_from_proto(weight: float, field: str) -> int:
+    """Return a request's weight in thousandths; raise InvalidRequest, which names the field, for one that is none."""
+    if not 0 < weight <= MAX_WEIGHT:
+        raise InvalidRequest(f"must be above 0 and at most {MAX_WEIGHT}, got {weight}", field)
+    return weight_thousandths(weight)
 
 
 def _constraint_from(message: common_pb2.SamplingParams) -> Constraint | None:
