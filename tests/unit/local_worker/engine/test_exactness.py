@@ -138,7 +138,7 @@ OPTIONS = EngineOptions(kv_tokens=512 * BLOCK, block_tokens=BLOCK)
 def make_model(config: PreTrainedConfig) -> Any:
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    model = AutoModelForCausalLM.from_config(deepcopy(config), dtype=torch.float32).eval()
     with torch.no_grad():
         # Random weights of the usual scale make near-ties; wider ones make decisive logits.
         for name, parameter in model.named_parameters():
@@ -167,7 +167,7 @@ def generate(model: Any, prompt: list[int]) -> list[int]:
 
 @cache
 def oracle(name: str) -> Any:
-    return make_model(deepcopy(CONFIGS[name]))
+    return make_model(CONFIGS[name])
 
 
 @cache
