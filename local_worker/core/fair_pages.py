@@ -7,7 +7,7 @@ docs/fairness.md, "Pages".
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from operator import attrgetter
 
 from local_worker.core.accounts.account import Path
@@ -23,14 +23,21 @@ class Leaving:
     """What running requests release when they leave."""
 
     def __init__(self) -> None:
+        self.uses = Counter[int]()  # page -> number of the requests that use it
         self.free = 0  # number of pages that become free
+        self.freed = Counter[PageAccount]()  # account -> number of these for which it pays
         self.idle = 0  # number of pages that become idle
         self.running = Counter[PageAccount]()  # account -> number of the requests
         self.pages = Counter[PageAccount]()  # account -> number of pages that become idle and that nobody else has used
+        self.unneeded = Counter[PageAccount]()  # account -> number of idle pages that they may need when they wait
 
     def of(self, account: PageAccount) -> int:
         """Return the number of idle pages that nobody beside `account` has used."""
         return account.idle + self.pages[account]
+
+    def unlikely(self, account: PageAccount) -> int:
+        """Return the number of idle pages that nobody of `account` is likely to use again."""
+        return account.idle - account.kept - self.unneeded[account]
 
 
 NOBODY = Leaving()
@@ -177,7 +184,7 @@ class FairPages:
         if not account.is_here:
             if gone.running == leaving.running[gone]:
                 return self.idle + leaving.idle
-            return count + max(root.idle - root.kept, self._surplus(root, account, units, most - count, leaving))
+            return count + max(leaving.unlikely(root), self._surplus(root, account, units, most - count, leaving))
         running: list[tuple[PageGroup, PageAccount]] = []
         for group, mine in zip(reversed(account.above), (*reversed(account.above[:-1]), account), strict=True):
             if mine.running == leaving.running[mine]:
@@ -191,7 +198,7 @@ class FairPages:
         for group, mine in running:
             if count >= most:
                 break
-            unlikely = group.idle - group.kept - (mine.idle - mine.kept)
+            unlikely = leaving.unlikely(group) - leaving.unlikely(mine)
             count += max(unlikely, self._surplus(group, mine, units, most - count, leaving))
             units = mine.part(units)
         return count
@@ -200,7 +207,7 @@ class FairPages:
         """Return how many idle pages siblings of `mine` have above their parts of the `units` of `group`, up to about
         `most`."""
         count = sum(
-            min(leaving.of(member), member.beyond(member.part(units)))
+            min(leaving.of(member), max(0, member.beyond(units) - leaving.freed[member]))
             for member in leaving.pages
             if member.parent is group and member is not mine
         )
@@ -213,15 +220,22 @@ class FairPages:
                     count += min(member.idle, beyond)
         return count
 
-    def leave(self, leaving: Leaving, request: Request, uses: Counter[int]) -> None:
-        """Count in `leaving` a running `request`; `uses` has the uses of pages by all that leave."""
-        account = self._accounts[request]
-        freed = [page for page in request.pages[: request.shared] if uses[page] == self._references[page]]
-        leaving.free += len(request.pages) - request.shared
+    def leave(self, leaving: Leaving, request: Request, kept: Collection[int]) -> None:
+        """Count in `leaving` a running `request`; the pages that are `kept` do not become idle."""
+        account, uses, references = self._accounts[request], leaving.uses, self._references
+        uses.update(request.pages)
+        freed = [
+            page for page in request.pages[: request.shared] if uses[page] == references[page] and page not in kept
+        ]
+        private = len(request.pages) - request.shared
+        leaving.free += private
         leaving.idle += len(freed)
         own = sum(self._payers[page] is account for page in freed)
+        unneeded = 0 if account in leaving.running else account.idle - account.kept
         for each in (account, *account.above):
+            leaving.unneeded[each] += unneeded
             leaving.running[each] += 1
+            leaving.freed[each] += private
             leaving.pages[each] += own
 
     def evict(self, request: Request | None, count: int) -> list[int]:

@@ -5,7 +5,6 @@ page keeps its token ids and its parent page, and a match compares both. A forge
 of another prefix (design section 3).
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from fairlead.token_ids import pack_ids
@@ -128,7 +127,7 @@ class PrefixCache:
         `tokens` tokens; None if all of them do not suffice. O(pages of `request` and of those that leave)."""
         matched = self._match(request)
         fresh = self.pages_for(tokens) - len(matched)
-        leaving_now, uses = Leaving(), Counter(matched)
+        leaving_now, kept = Leaving(), frozenset(matched)
         needed: list[Request] = []
         others = iter(leaving)
         while fresh > self._room(request, matched, fresh, leaving_now):
@@ -136,8 +135,7 @@ class PrefixCache:
             if other is None:
                 return None
             needed.append(other)
-            uses.update(other.pages)
-            self._fair.leave(leaving_now, other, uses)
+            self._fair.leave(leaving_now, other, kept)
         return needed
 
     def admit(self, request: Request, tokens: int) -> int | None:
@@ -319,7 +317,7 @@ class PrefixCache:
         free = len(self._free) + leaving.free
         if fresh <= free:
             return free
-        idle = sum(1 for page in matched if not self._references[page])
+        idle = sum(self._references[page] == leaving.uses[page] for page in matched)
         return free + self._fair.available(request, fresh - free + idle, leaving) - idle
 
     def check_invariants(self, running: list[Request]) -> None:

@@ -283,6 +283,35 @@ def test_leaving_requests_make_room_as_far_as_parts_allow() -> None:
     assert cache.fits(other, other.budget, [one]) == [], "it is the only one of its client"
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_who_fits_when_others_leave_enters_when_they_have_left(seed: int) -> None:
+    random, cache, begun = Random(seed), PrefixCache(PAGES, BLOCK), list[Request]()
+    most_blocks = random.choice([3, 12, PAGES - 4])
+    for _ in range(60):
+        blocks = [*blocks_of(random), *range(10_000, 10_000 + random.randint(0, most_blocks))]
+        entering = request_of(random.choice([*WEIGHTS]), blocks, random.randint(1, 2 * BLOCK))
+        cache.arrived(entering)
+        leaving = cache.fits(entering, entering.budget, random.sample(begun, len(begun)))
+        for request in leaving or ():
+            begun.remove(request)
+            cache.finished(request)
+            cache.arrived(request)
+        has_entered = cache.admit(entering, entering.budget) is not None
+        assert has_entered or leaving is None
+        if has_entered:
+            begun.append(entering)
+            cache.publish(entering, random.randrange(entering.computed, len(entering.tokens)))
+        else:
+            cache.withdrawn(entering)
+        for request in leaving or ():
+            cache.withdrawn(request)
+        for request in [each for each in begun if random.random() < 0.1]:
+            begun.remove(request)
+            cache.finished(request)
+        cache.check_invariants(begun)
+
+
 def test_pages_that_their_client_never_finds_again_hold_nobody_up() -> None:
     cache = PrefixCache(12, BLOCK)
     for number in range(6):
