@@ -1,12 +1,13 @@
 """How many predicted waits are close at a simulated worker with too many calls, and how many could be.
 
-    python -m lab.bench.predicted_waits [overloaded] [flooded] [--every 30] [--futures 30]
+    python -m lab.bench.predicted_waits [0.5] [0.8] [1.0] [overloaded] [flooded] [--every 30] [--futures 30] [--seeds 1]
 
-Clients make calls at random times, whatever happens to them, with outputs of random lengths. A row shows the part of
-the calls of the first half minute whose predicted wait was close. At every EVERY-th call the simulation goes on FUTURES
-times with other later calls, and other lengths of what is not generated yet. Of all numbers that could have been
-predicted there, the best one for all futures is close in at least as many of them as a prediction can be that knows the
-whole state of the worker and all rates; the best one for half of them, in the other half, in at most as many.
+Clients make calls at random times, whatever happens to them, with outputs of random lengths; a load of 1 is what
+saturates the worker. A row shows the part of the calls of the first half minute whose predicted wait was close, and how
+many would have been, had it been known how many calls start before each. At every EVERY-th call the simulation goes on
+FUTURES times with other later calls, and other lengths of what is not generated yet. Of all numbers that could have
+been predicted there, the best one for all futures is close in at least as many of them as a prediction can be that
+knows the whole state of the worker and all rates; the best one for half of them, in the other half, in at most as many.
 """
 
 import argparse
@@ -33,8 +34,10 @@ from simulation.workload import OpenLoop
 SECONDS = 30.0  # calls that arrive until then count
 PROMPT, OUTPUT = 500, 150  # mean numbers of tokens
 WORKER = WorkerSpec(max_running=32, kv_tokens=200_000, admission=AdmissionMode.OPTIMISTIC)
+SATURATING = 8.2  # calls per second
 USERS = {f"u{number}": 0.5 for number in range(5)}
 RATES: Mapping[str, Mapping[str, float]] = {  # calls per second of each client
+    **{str(load): {name: load * SATURATING / len(USERS) for name in USERS} for load in (0.5, 0.8, 1.0)},
     "overloaded": {name: 4 * rate for name, rate in USERS.items()},
     "flooded": USERS | {"flood": 12.0},
 }
@@ -47,6 +50,7 @@ class Wait:
     predicted: float
     since: float
     waited: float = 0.0
+    starts: int = 0  # of calls until then, this one included
     futures: list[float] = field(default_factory=list)  # what would have come, had the future been another
 
 
@@ -84,12 +88,14 @@ class PredictingGateway(SimulatedGateway):
 
     waits: CallWaits
     results: dict[SimulatedCall, Wait]
+    starts: int  # of all calls so far
     awaited: tuple[SimulatedCall, int] | None  # in a future: the call, and where to write how long it waited
     submitted: Callable[[SimulatedCall], None]
 
     def _submit(self, opened: OpenCall, submit: commands.Submit) -> None:
         call, now = opened.call, self._clock.now
         self.results[call] = Wait(self.waits.waits(call.client, call.worker, str(call.number), now), now)
+        self.results[call].starts = -self.starts
         super()._submit(opened, submit)
         self.submitted(call)
 
@@ -97,7 +103,9 @@ class PredictingGateway(SimulatedGateway):
         call, now = attempt.call, self._clock.now
         if isinstance(event, events.Started):
             result = self.results[call]
+            self.starts += 1
             result.waited = now - result.since
+            result.starts += self.starts
             if self.awaited is not None and call is self.awaited[0]:
                 os.write(self.awaited[1], repr(result.waited).encode())
                 os._exit(0)
@@ -131,7 +139,7 @@ class PredictingCluster(SimulatedCluster):
     def _make_gateway(self, tokens: Tokens) -> SimulatedGateway:
         admission = SimulatedAdmission(self.spec, self.clock, self.dispatcher, self.limits, self.claims, tokens)
         gateway = PredictingGateway(self.spec, self.clock, self.dispatcher, self.workers, admission, self._done)
-        gateway.waits, gateway.results, gateway.awaited = CallWaits(), {}, None
+        gateway.waits, gateway.results, gateway.starts, gateway.awaited = CallWaits(), {}, 0, None
         gateway.submitted = self._submitted
         self.gateway = gateway
         return gateway
@@ -183,16 +191,20 @@ def part_close(predicted: float, waited: Sequence[float]) -> float:
     return fmean(is_close(predicted, each) for each in waited)
 
 
-def row(name: str, every: int, futures: int) -> str:
-    """Return a row of the table."""
-    found = waits(RATES[name], every, futures)
+def row(name: str, every: int, futures: int, seeds: int) -> str:
+    """Return a row of the table, over the runs with `seeds` seeds."""
+    found = [wait for seed in range(1, 1 + seeds) for wait in waits(RATES[name], every, futures, seed)]
     close = fmean(is_close(each.predicted, each.waited) for each in found)
+    ordered = fmean(is_close(each.starts / SATURATING, each.waited) for each in found)
+    shown = f"| {name} | {close:.0%} of {len(found)} | {ordered:.0%} |"
     tried = [each for each in found if each.futures]
+    if not tried:
+        return f"{shown} - | - |"
     own = fmean(part_close(each.predicted, each.futures) for each in tried)
     halves = [(each.futures[::2], each.futures[1::2]) for each in tried]
     least = fmean(part_close(best(a), b) / 2 + part_close(best(b), a) / 2 for a, b in halves)
     most = fmean(part_close(best(each.futures), each.futures) for each in tried)
-    return f"| {name} | {close:.0%} of {len(found)} | {own:.0%} of {len(tried)} | {least:.0%} to {most:.0%} |"
+    return f"{shown} {own:.0%} of {len(tried)} | {least:.0%} to {most:.0%} |"
 
 
 def main() -> None:
@@ -205,12 +217,15 @@ def main() -> None:
     parser.add_argument("clients", nargs="*", default=list(RATES))
     parser.add_argument("--every", type=int, default=30)
     parser.add_argument("--futures", type=int, default=30)
+    parser.add_argument("--seeds", type=int, default=1)
     args = parser.parse_args()
     print(f"commit {commit()}")
-    print("| clients | close | close, of other futures | the best prediction, of other futures |")
-    print("|---|---|---|---|")
+    print(
+        "| clients | close | with the order known | close, of other futures | the best prediction, of other futures |"
+    )
+    print("|---|---|---|---|---|")
     for name in args.clients:
-        print(row(name, args.every, args.futures), flush=True)
+        print(row(name, args.every, args.futures, args.seeds), flush=True)
 
 
 if __name__ == "__main__":
