@@ -180,8 +180,6 @@ class WorkingSets:
         if claim is None:
             habits = self._habits.of(tenant_of(key.client), key.app)
             claim = self._claims[key] = _Claim(key, _path(key, share), habits)
-            self.parts.got(claim.path)
-            self._waiting.pop(key.client, None)
         elif not claim.in_flight and claim.completed % LEARNED == 1:
             claim.habits.paused(now - claim.paused)
         claim.in_flight += 1
@@ -190,6 +188,8 @@ class WorkingSets:
             self._resize(claim)
         if is_new:
             self._new_tokens += claim.tokens
+            self.parts.got(claim.path)  # it holds something now: others of its tenant that wait are not forgotten
+            self._waiting.pop(key.client, None)
         claim.idle_at = math.inf
 
     def ended(self, key: InteractionKey, prompt_tokens: int, context: Context | None, now: float) -> None:

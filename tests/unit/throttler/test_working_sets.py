@@ -436,6 +436,18 @@ def test_a_tenants_users_have_equal_parts_of_its_part() -> None:
     assert pool.starts("t/quiet", "1", 200)
 
 
+def test_a_user_still_waits_when_another_one_of_its_tenant_that_held_nothing_is_admitted() -> None:
+    pool = Pool()
+    assert pool.starts("big", "1", 400)
+    assert pool.starts("t/waits", "1", 200)
+    assert not pool.starts("t/waits", "2", 250)
+    pool.sets.closed(InteractionKey("t/waits", "app", "1"))
+    assert pool.starts("t/comes", "1", 400)
+    pool.sets.closed(InteractionKey("big", "app", "1"))
+    assert not pool.admits("t/comes", 200), "half of its tenant's part is the other one's"
+    assert pool.admits("t/waits", 200)
+
+
 def test_twenty_users_of_a_tenant_have_its_part_together() -> None:
     pool = full()
     assert not pool.admits("quiet", 200)
