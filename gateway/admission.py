@@ -180,6 +180,7 @@ class Admission:
             user_weight=within_limits(permit.norm),  # users of a tenant have equal shares
             interaction=call.interaction,
             in_interaction=permit.protected,
+            ends_interaction=permit.arrival.last,
             background=call.background,
             cache_scope=to_encode.cache_scope,
             public_tokens=encoded.public_tokens,

@@ -144,6 +144,7 @@ def request_from(
         user_weight=weight_from_proto(message.user_weight or 1.0, "user_weight"),
         interaction=message.interaction,
         in_interaction=message.in_interaction,
+        ends_interaction=message.ends_interaction,
         background=message.background,
         seed_position=message.generated_tokens,
         charged=len(message.token_ids) if message.charged else 0,

@@ -128,6 +128,7 @@ class SimulatedWorker:
             interaction=call.interaction,
             seed_position=attempt.generated,
             in_interaction=attempt.in_interaction,
+            ends_interaction=call.last,
             charged=len(tokens) if attempt.charged else 0,
             deadline=call.deadline,
             queued_at=self._clock.now,

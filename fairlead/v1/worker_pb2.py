@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from fairlead.v1 import common_pb2 as fairlead_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x66\x61irlead/v1/worker.proto\x12\x0b\x66\x61irlead.v1\x1a\x18\x66\x61irlead/v1/common.proto\"[\n\x0fSessionCommands\x12$\n\x07submits\x18\x01 \x03(\x0b\x32\x13.fairlead.v1.Submit\x12\"\n\x06\x61\x62orts\x18\x02 \x03(\x0b\x32\x12.fairlead.v1.Abort\"\xad\x03\n\x06Submit\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x0e\n\x06\x63lient\x18\x03 \x01(\t\x12\x11\n\ttoken_ids\x18\x04 \x01(\x0c\x12\x18\n\x10generated_tokens\x18\x05 \x01(\r\x12-\n\x08sampling\x18\x06 \x01(\x0b\x32\x1b.fairlead.v1.SamplingParams\x12\x0e\n\x06weight\x18\x07 \x01(\x01\x12\x16\n\x0ein_interaction\x18\x08 \x01(\x08\x12\x13\n\x0b\x63\x61\x63he_scope\x18\t \x01(\t\x12\x17\n\x0ftimeout_seconds\x18\n \x01(\x01\x12\x15\n\rsystem_tokens\x18\x0b \x01(\r\x12\x0f\n\x07\x63harged\x18\x0c \x01(\x08\x12\x15\n\rpublic_tokens\x18\r \x01(\r\x12\r\n\x05model\x18\x0e \x01(\t\x12\x1a\n\x12tokens_per_message\x18\x0f \x01(\r\x12\x13\n\x0binteraction\x18\x10 \x01(\t\x12\x13\n\x0buser_weight\x18\x11 \x01(\x01\x12\x12\n\nbackground\x18\x13 \x01(\x08\x12\x14\n\x0c\x63\x61ll_grammar\x18\x12 \x01(\t\",\n\x05\x41\x62ort\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\"{\n\nStepEvents\x12%\n\x07started\x18\x01 \x03(\x0b\x32\x14.fairlead.v1.Started\x12#\n\x06tokens\x18\x02 \x03(\x0b\x32\x13.fairlead.v1.Tokens\x12!\n\x05\x65nded\x18\x03 \x03(\x0b\x32\x12.fairlead.v1.Ended\"V\n\x07Started\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x15\n\rcached_tokens\x18\x03 \x01(\r\x12\x0f\n\x07service\x18\x04 \x01(\x02\"\xc2\x01\n\x06Tokens\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x11\n\ttoken_ids\x18\x03 \x01(\x0c\x12\x0c\n\x04text\x18\x04 \x01(\t\x12,\n\x08logprobs\x18\x05 \x03(\x0b\x32\x1a.fairlead.v1.TokenLogprobs\x12\x33\n\x0fprompt_logprobs\x18\x07 \x03(\x0b\x32\x1a.fairlead.v1.TokenLogprobs\x12\x0f\n\x07service\x18\x06 \x01(\x02\"\x92\x02\n\x05\x45nded\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12%\n\x07outcome\x18\x03 \x01(\x0e\x32\x14.fairlead.v1.Outcome\x12\x30\n\rfinish_reason\x18\x04 \x01(\x0e\x32\x19.fairlead.v1.FinishReason\x12\x0f\n\x07message\x18\x05 \x01(\t\x12!\n\x05usage\x18\x06 \x01(\x0b\x32\x12.fairlead.v1.Usage\x12%\n\x07timings\x18\x07 \x01(\x0b\x32\x14.fairlead.v1.Timings\x12\x0c\n\x04text\x18\x08 \x01(\t\x12\x13\n\x0bstop_string\x18\t \x01(\t\x12\r\n\x05\x66ield\x18\n \x01(\t\"\x9f\x01\n\rEncodeRequest\x12#\n\x06prompt\x18\x01 \x01(\x0b\x32\x13.fairlead.v1.Prompt\x12\x13\n\x0b\x63\x61\x63he_scope\x18\x02 \x01(\t\x12\x15\n\rpublic_system\x18\x03 \x01(\x08\x12\x0e\n\x06\x63lient\x18\x04 \x01(\t\x12\r\n\x05model\x18\x05 \x01(\t\x12\x1e\n\x16without_special_tokens\x18\x06 \x01(\x08\"\xcd\x01\n\x0e\x45ncodeResponse\x12\x11\n\ttoken_ids\x18\x01 \x01(\x0c\x12\x0f\n\x07\x64igests\x18\x02 \x01(\x0c\x12\x15\n\rsystem_tokens\x18\x03 \x01(\r\x12\x15\n\rpublic_tokens\x18\x04 \x01(\r\x12\x10\n\x08revision\x18\x05 \x01(\t\x12\x30\n\routput_format\x18\x06 \x01(\x0b\x32\x19.fairlead.v1.OutputFormat\x12\x14\n\x0c\x63\x61ll_grammar\x18\x07 \x01(\t\x12\x0f\n\x07granted\x18\x08 \x03(\t\"9\n\x0cShortPrompts\x12)\n\x07prompts\x18\x01 \x03(\x0b\x32\x18.fairlead.v1.ShortPrompt\"J\n\x0bShortPrompt\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12+\n\x07request\x18\x02 \x01(\x0b\x32\x1a.fairlead.v1.EncodeRequest\"=\n\x0e\x45ncodedPrompts\x12+\n\x07\x65ncoded\x18\x01 \x03(\x0b\x32\x1a.fairlead.v1.EncodedPrompt\"N\n\rEncodedPrompt\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12-\n\x08response\x18\x02 \x01(\x0b\x32\x1b.fairlead.v1.EncodeResponse\"A\n\rDecodeRequest\x12\x11\n\ttoken_ids\x18\x01 \x01(\x0c\x12\x0e\n\x06\x63lient\x18\x02 \x01(\t\x12\r\n\x05model\x18\x03 \x01(\t\"\x1e\n\x0e\x44\x65\x63odeResponse\x12\x0c\n\x04text\x18\x01 \x01(\t2N\n\x06Worker\x12\x44\n\x07Session\x12\x1c.fairlead.v1.SessionCommands\x1a\x17.fairlead.v1.StepEvents(\x01\x30\x01\x32\xdc\x01\n\tTokenizer\x12\x41\n\x06\x45ncode\x12\x1a.fairlead.v1.EncodeRequest\x1a\x1b.fairlead.v1.EncodeResponse\x12I\n\x0b\x45ncodeShort\x12\x19.fairlead.v1.ShortPrompts\x1a\x1b.fairlead.v1.EncodedPrompts(\x01\x30\x01\x12\x41\n\x06\x44\x65\x63ode\x12\x1a.fairlead.v1.DecodeRequest\x1a\x1b.fairlead.v1.DecodeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x66\x61irlead/v1/worker.proto\x12\x0b\x66\x61irlead.v1\x1a\x18\x66\x61irlead/v1/common.proto\"[\n\x0fSessionCommands\x12$\n\x07submits\x18\x01 \x03(\x0b\x32\x13.fairlead.v1.Submit\x12\"\n\x06\x61\x62orts\x18\x02 \x03(\x0b\x32\x12.fairlead.v1.Abort\"\xc7\x03\n\x06Submit\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x0e\n\x06\x63lient\x18\x03 \x01(\t\x12\x11\n\ttoken_ids\x18\x04 \x01(\x0c\x12\x18\n\x10generated_tokens\x18\x05 \x01(\r\x12-\n\x08sampling\x18\x06 \x01(\x0b\x32\x1b.fairlead.v1.SamplingParams\x12\x0e\n\x06weight\x18\x07 \x01(\x01\x12\x16\n\x0ein_interaction\x18\x08 \x01(\x08\x12\x13\n\x0b\x63\x61\x63he_scope\x18\t \x01(\t\x12\x17\n\x0ftimeout_seconds\x18\n \x01(\x01\x12\x15\n\rsystem_tokens\x18\x0b \x01(\r\x12\x0f\n\x07\x63harged\x18\x0c \x01(\x08\x12\x15\n\rpublic_tokens\x18\r \x01(\r\x12\r\n\x05model\x18\x0e \x01(\t\x12\x1a\n\x12tokens_per_message\x18\x0f \x01(\r\x12\x13\n\x0binteraction\x18\x10 \x01(\t\x12\x18\n\x10\x65nds_interaction\x18\x14 \x01(\x08\x12\x13\n\x0buser_weight\x18\x11 \x01(\x01\x12\x12\n\nbackground\x18\x13 \x01(\x08\x12\x14\n\x0c\x63\x61ll_grammar\x18\x12 \x01(\t\",\n\x05\x41\x62ort\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\"{\n\nStepEvents\x12%\n\x07started\x18\x01 \x03(\x0b\x32\x14.fairlead.v1.Started\x12#\n\x06tokens\x18\x02 \x03(\x0b\x32\x13.fairlead.v1.Tokens\x12!\n\x05\x65nded\x18\x03 \x03(\x0b\x32\x12.fairlead.v1.Ended\"V\n\x07Started\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x15\n\rcached_tokens\x18\x03 \x01(\r\x12\x0f\n\x07service\x18\x04 \x01(\x02\"\xc2\x01\n\x06Tokens\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x11\n\ttoken_ids\x18\x03 \x01(\x0c\x12\x0c\n\x04text\x18\x04 \x01(\t\x12,\n\x08logprobs\x18\x05 \x03(\x0b\x32\x1a.fairlead.v1.TokenLogprobs\x12\x33\n\x0fprompt_logprobs\x18\x07 \x03(\x0b\x32\x1a.fairlead.v1.TokenLogprobs\x12\x0f\n\x07service\x18\x06 \x01(\x02\"\x92\x02\n\x05\x45nded\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12%\n\x07outcome\x18\x03 \x01(\x0e\x32\x14.fairlead.v1.Outcome\x12\x30\n\rfinish_reason\x18\x04 \x01(\x0e\x32\x19.fairlead.v1.FinishReason\x12\x0f\n\x07message\x18\x05 \x01(\t\x12!\n\x05usage\x18\x06 \x01(\x0b\x32\x12.fairlead.v1.Usage\x12%\n\x07timings\x18\x07 \x01(\x0b\x32\x14.fairlead.v1.Timings\x12\x0c\n\x04text\x18\x08 \x01(\t\x12\x13\n\x0bstop_string\x18\t \x01(\t\x12\r\n\x05\x66ield\x18\n \x01(\t\"\x9f\x01\n\rEncodeRequest\x12#\n\x06prompt\x18\x01 \x01(\x0b\x32\x13.fairlead.v1.Prompt\x12\x13\n\x0b\x63\x61\x63he_scope\x18\x02 \x01(\t\x12\x15\n\rpublic_system\x18\x03 \x01(\x08\x12\x0e\n\x06\x63lient\x18\x04 \x01(\t\x12\r\n\x05model\x18\x05 \x01(\t\x12\x1e\n\x16without_special_tokens\x18\x06 \x01(\x08\"\xcd\x01\n\x0e\x45ncodeResponse\x12\x11\n\ttoken_ids\x18\x01 \x01(\x0c\x12\x0f\n\x07\x64igests\x18\x02 \x01(\x0c\x12\x15\n\rsystem_tokens\x18\x03 \x01(\r\x12\x15\n\rpublic_tokens\x18\x04 \x01(\r\x12\x10\n\x08revision\x18\x05 \x01(\t\x12\x30\n\routput_format\x18\x06 \x01(\x0b\x32\x19.fairlead.v1.OutputFormat\x12\x14\n\x0c\x63\x61ll_grammar\x18\x07 \x01(\t\x12\x0f\n\x07granted\x18\x08 \x03(\t\"9\n\x0cShortPrompts\x12)\n\x07prompts\x18\x01 \x03(\x0b\x32\x18.fairlead.v1.ShortPrompt\"J\n\x0bShortPrompt\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12+\n\x07request\x18\x02 \x01(\x0b\x32\x1a.fairlead.v1.EncodeRequest\"=\n\x0e\x45ncodedPrompts\x12+\n\x07\x65ncoded\x18\x01 \x03(\x0b\x32\x1a.fairlead.v1.EncodedPrompt\"N\n\rEncodedPrompt\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12-\n\x08response\x18\x02 \x01(\x0b\x32\x1b.fairlead.v1.EncodeResponse\"A\n\rDecodeRequest\x12\x11\n\ttoken_ids\x18\x01 \x01(\x0c\x12\x0e\n\x06\x63lient\x18\x02 \x01(\t\x12\r\n\x05model\x18\x03 \x01(\t\"\x1e\n\x0e\x44\x65\x63odeResponse\x12\x0c\n\x04text\x18\x01 \x01(\t2N\n\x06Worker\x12\x44\n\x07Session\x12\x1c.fairlead.v1.SessionCommands\x1a\x17.fairlead.v1.StepEvents(\x01\x30\x01\x32\xdc\x01\n\tTokenizer\x12\x41\n\x06\x45ncode\x12\x1a.fairlead.v1.EncodeRequest\x1a\x1b.fairlead.v1.EncodeResponse\x12I\n\x0b\x45ncodeShort\x12\x19.fairlead.v1.ShortPrompts\x1a\x1b.fairlead.v1.EncodedPrompts(\x01\x30\x01\x12\x41\n\x06\x44\x65\x63ode\x12\x1a.fairlead.v1.DecodeRequest\x1a\x1b.fairlead.v1.DecodeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,35 +35,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SESSIONCOMMANDS']._serialized_start=67
   _globals['_SESSIONCOMMANDS']._serialized_end=158
   _globals['_SUBMIT']._serialized_start=161
-  _globals['_SUBMIT']._serialized_end=590
-  _globals['_ABORT']._serialized_start=592
-  _globals['_ABORT']._serialized_end=636
-  _globals['_STEPEVENTS']._serialized_start=638
-  _globals['_STEPEVENTS']._serialized_end=761
-  _globals['_STARTED']._serialized_start=763
-  _globals['_STARTED']._serialized_end=849
-  _globals['_TOKENS']._serialized_start=852
-  _globals['_TOKENS']._serialized_end=1046
-  _globals['_ENDED']._serialized_start=1049
-  _globals['_ENDED']._serialized_end=1323
-  _globals['_ENCODEREQUEST']._serialized_start=1326
-  _globals['_ENCODEREQUEST']._serialized_end=1485
-  _globals['_ENCODERESPONSE']._serialized_start=1488
-  _globals['_ENCODERESPONSE']._serialized_end=1693
-  _globals['_SHORTPROMPTS']._serialized_start=1695
-  _globals['_SHORTPROMPTS']._serialized_end=1752
-  _globals['_SHORTPROMPT']._serialized_start=1754
-  _globals['_SHORTPROMPT']._serialized_end=1828
-  _globals['_ENCODEDPROMPTS']._serialized_start=1830
-  _globals['_ENCODEDPROMPTS']._serialized_end=1891
-  _globals['_ENCODEDPROMPT']._serialized_start=1893
-  _globals['_ENCODEDPROMPT']._serialized_end=1971
-  _globals['_DECODEREQUEST']._serialized_start=1973
-  _globals['_DECODEREQUEST']._serialized_end=2038
-  _globals['_DECODERESPONSE']._serialized_start=2040
-  _globals['_DECODERESPONSE']._serialized_end=2070
-  _globals['_WORKER']._serialized_start=2072
-  _globals['_WORKER']._serialized_end=2150
-  _globals['_TOKENIZER']._serialized_start=2153
-  _globals['_TOKENIZER']._serialized_end=2373
+  _globals['_SUBMIT']._serialized_end=616
+  _globals['_ABORT']._serialized_start=618
+  _globals['_ABORT']._serialized_end=662
+  _globals['_STEPEVENTS']._serialized_start=664
+  _globals['_STEPEVENTS']._serialized_end=787
+  _globals['_STARTED']._serialized_start=789
+  _globals['_STARTED']._serialized_end=875
+  _globals['_TOKENS']._serialized_start=878
+  _globals['_TOKENS']._serialized_end=1072
+  _globals['_ENDED']._serialized_start=1075
+  _globals['_ENDED']._serialized_end=1349
+  _globals['_ENCODEREQUEST']._serialized_start=1352
+  _globals['_ENCODEREQUEST']._serialized_end=1511
+  _globals['_ENCODERESPONSE']._serialized_start=1514
+  _globals['_ENCODERESPONSE']._serialized_end=1719
+  _globals['_SHORTPROMPTS']._serialized_start=1721
+  _globals['_SHORTPROMPTS']._serialized_end=1778
+  _globals['_SHORTPROMPT']._serialized_start=1780
+  _globals['_SHORTPROMPT']._serialized_end=1854
+  _globals['_ENCODEDPROMPTS']._serialized_start=1856
+  _globals['_ENCODEDPROMPTS']._serialized_end=1917
+  _globals['_ENCODEDPROMPT']._serialized_start=1919
+  _globals['_ENCODEDPROMPT']._serialized_end=1997
+  _globals['_DECODEREQUEST']._serialized_start=1999
+  _globals['_DECODEREQUEST']._serialized_end=2064
+  _globals['_DECODERESPONSE']._serialized_start=2066
+  _globals['_DECODERESPONSE']._serialized_end=2096
+  _globals['_WORKER']._serialized_start=2098
+  _globals['_WORKER']._serialized_end=2176
+  _globals['_TOKENIZER']._serialized_start=2179
+  _globals['_TOKENIZER']._serialized_end=2399
 # @@protoc_insertion_point(module_scope)

@@ -16,7 +16,7 @@ class SessionCommands(_message.Message):
     def __init__(self, submits: _Optional[_Iterable[_Union[Submit, _Mapping[str, _Any]]]] = ..., aborts: _Optional[_Iterable[_Union[Abort, _Mapping[str, _Any]]]] = ...) -> None: ...
 
 class Submit(_message.Message):
-    __slots__ = ("request_id", "attempt", "client", "token_ids", "generated_tokens", "sampling", "weight", "in_interaction", "cache_scope", "timeout_seconds", "system_tokens", "charged", "public_tokens", "model", "tokens_per_message", "interaction", "user_weight", "background", "call_grammar")
+    __slots__ = ("request_id", "attempt", "client", "token_ids", "generated_tokens", "sampling", "weight", "in_interaction", "cache_scope", "timeout_seconds", "system_tokens", "charged", "public_tokens", "model", "tokens_per_message", "interaction", "ends_interaction", "user_weight", "background", "call_grammar")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
@@ -33,6 +33,7 @@ class Submit(_message.Message):
     MODEL_FIELD_NUMBER: _ClassVar[int]
     TOKENS_PER_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     INTERACTION_FIELD_NUMBER: _ClassVar[int]
+    ENDS_INTERACTION_FIELD_NUMBER: _ClassVar[int]
     USER_WEIGHT_FIELD_NUMBER: _ClassVar[int]
     BACKGROUND_FIELD_NUMBER: _ClassVar[int]
     CALL_GRAMMAR_FIELD_NUMBER: _ClassVar[int]
@@ -52,10 +53,11 @@ class Submit(_message.Message):
     model: str
     tokens_per_message: int
     interaction: str
+    ends_interaction: bool
     user_weight: float
     background: bool
     call_grammar: str
-    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., client: _Optional[str] = ..., token_ids: _Optional[bytes] = ..., generated_tokens: _Optional[int] = ..., sampling: _Optional[_Union[_common_pb2.SamplingParams, _Mapping[str, _Any]]] = ..., weight: _Optional[float] = ..., in_interaction: _Optional[bool] = ..., cache_scope: _Optional[str] = ..., timeout_seconds: _Optional[float] = ..., system_tokens: _Optional[int] = ..., charged: _Optional[bool] = ..., public_tokens: _Optional[int] = ..., model: _Optional[str] = ..., tokens_per_message: _Optional[int] = ..., interaction: _Optional[str] = ..., user_weight: _Optional[float] = ..., background: _Optional[bool] = ..., call_grammar: _Optional[str] = ...) -> None: ...
+    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., client: _Optional[str] = ..., token_ids: _Optional[bytes] = ..., generated_tokens: _Optional[int] = ..., sampling: _Optional[_Union[_common_pb2.SamplingParams, _Mapping[str, _Any]]] = ..., weight: _Optional[float] = ..., in_interaction: _Optional[bool] = ..., cache_scope: _Optional[str] = ..., timeout_seconds: _Optional[float] = ..., system_tokens: _Optional[int] = ..., charged: _Optional[bool] = ..., public_tokens: _Optional[int] = ..., model: _Optional[str] = ..., tokens_per_message: _Optional[int] = ..., interaction: _Optional[str] = ..., ends_interaction: _Optional[bool] = ..., user_weight: _Optional[float] = ..., background: _Optional[bool] = ..., call_grammar: _Optional[str] = ...) -> None: ...
 
 class Abort(_message.Message):
     __slots__ = ("request_id", "attempt")

@@ -92,12 +92,20 @@ class ClientPages:
             if page not in self._followers:
                 break
             self._spared[page] = None
+        self._follows_no_longer(page)
+        return page
+
+    def drop(self, page: int) -> None:
+        """Remove a page that no running request of the client uses."""
+        del (self._unused if page in self._unused else self._spared)[page]
+        self._follows_no_longer(page)
+
+    def _follows_no_longer(self, page: int) -> None:
         parent = self._blocks[page].parent
         if parent is not None:
             followers = self._followers.pop(parent) - 1
             if followers:
                 self._followers[parent] = followers
-        return page
 
     def is_waiting(self, request: Request) -> bool:
         """Return whether the pages that `request` matches are spared."""

@@ -2,15 +2,17 @@
 
 Each account of the fairness tree is entitled to a part of the pages by its weight. A victim is found by a descent from
 the root: at each level the account that pays for most by weight, as long as it is above its part. Who has left goes
-before all others. Nobody within its part loses a page while another one is above its part and has one to give. See
-docs/fairness.md, "Pages".
+before all others, and before that what an interaction alone has used that has ended. Nobody within its part loses a
+page while another one is above its part and has one to give. See docs/fairness.md, "Pages".
 """
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 from operator import attrgetter
 
 from local_worker.core.accounts.account import Path
+from local_worker.core.interaction_pages import InteractionPages
 from local_worker.core.page_account import PAGE, ClientAccount, PageAccount, PageGroup, SharedPage
 from local_worker.core.page_report import EvictionCounts, PageReport, shares_of
 from local_worker.core.page_tree import PageTree
@@ -63,6 +65,8 @@ class FairPages:
         self._tree = PageTree(blocks, by_digest)
         self._payers: dict[int, ClientAccount | SharedPage] = {}  # published page -> who pays for it
         self._accounts: dict[Request, ClientAccount] = {}  # of requests that wait or run
+        self._interactions = InteractionPages()
+        self._unpaid: dict[int, None] = {}  # pages of interactions that have ended; those that follow others come first
         self._uses = 0
         self._evicted = EvictionCounts()
         self.idle = 0  # number of published pages that no running request uses
@@ -104,7 +108,7 @@ class FairPages:
         account = self._account(request)
         if not request.preemptions:
             account.asked(request.digests, len(matched))
-        idle = self._use(account, matched)
+        idle = self._use(request, account, matched)
         account.pages.left(request)  # now that it spares none of the pages that it uses
         account.add(fresh * PAGE, -idle, 1)
         self._note_use(account)
@@ -121,16 +125,19 @@ class FairPages:
         account = self._accounts[request]
         account.pages.use((page,))
         self._payers[page] = account
+        self._interactions.published(request, page)
 
     def adopted(self, request: Request, page: int) -> None:
         """Record that `request` uses the published `page` in place of one of its own."""
         account = self._accounts[request]
-        account.add(-PAGE, -self._use(account, (page,)), 0)
+        account.add(-PAGE, -self._use(request, account, (page,)), 0)
         account.rank()
 
-    def _use(self, account: ClientAccount, pages: Sequence[int]) -> int:
-        """Let a running request of `account` use published `pages`; return how many of them were idle and its own."""
+    def _use(self, request: Request, account: ClientAccount, pages: Sequence[int]) -> int:
+        """Let a running `request` of `account` use published `pages`; return how many of them were idle and its own."""
         references, payers, own = self._references, self._payers, 0
+        self._interactions.used(request, pages)
+        self._pay_again(account, pages)
         relieved: dict[ClientAccount, None] = {}
         for page in pages:
             payer = payers[page]
@@ -151,9 +158,34 @@ class FairPages:
             other.rank_by_need()
         return own
 
-    def finished(self, request: Request) -> None:
-        """Release the published pages of `request`, which runs no longer, the last one first."""
+    def _pay_again(self, account: ClientAccount, pages: Sequence[int]) -> None:
+        """Let `account` pay for those of `pages`, a chain or the next page of one, for which nobody does."""
+        unpaid, count = self._unpaid, 0
+        for page in reversed(pages):
+            if page not in unpaid:
+                break  # nor are those before, since they are given up later
+            del unpaid[page]
+            self._payers[page] = account
+            count += 1
+        if count:
+            account.add(count * PAGE, count, 0)
+
+    def preempted(self, request: Request) -> None:
+        """Release the published pages of `request`, which runs no longer."""
         account = self._accounts.pop(request)
+        self._release(request, account)
+        self._ended(account)
+
+    def finished(self, request: Request) -> None:
+        """Release the published pages of `request`, which has ended, maybe with its interaction."""
+        account = self._accounts.pop(request)
+        self._release(request, account)
+        if request.ends_interaction and self._is_fair:
+            self._end_interaction(request, account)
+        self._ended(account)
+
+    def _release(self, request: Request, account: ClientAccount) -> None:
+        """Release the published pages of `request`, the last one first."""
         references, payers, own = self._references, self._payers, 0
         pages = request.pages[request.shared - 1 :: -1] if request.shared else []
         for page in pages:
@@ -163,10 +195,25 @@ class FairPages:
                 own += payers[page] is account  # any other payer shares the page, since a user of it pays
         account.pages.release(pages)
         account.add((request.shared - len(request.pages)) * PAGE, own, -1)
+
+    def _ended(self, account: ClientAccount) -> None:
         account.ended()
         self._note_use(account)
         account.rank_by_need()
         self._tree.ended(account)
+
+    def _end_interaction(self, request: Request, account: ClientAccount) -> None:
+        """Let `account` pay no longer for idle pages that the interaction of `request` alone has used."""
+        unneeded = [
+            page
+            for page in self._interactions.ended(request)
+            if not self._references[page] and self._payers[page] is account
+        ]
+        for page in unneeded:
+            del self._payers[page]
+            account.pages.drop(page)
+            self._unpaid[page] = None
+        account.add(-len(unneeded) * PAGE, -len(unneeded), 0)
 
     def _note_use(self, account: ClientAccount) -> None:
         self._uses += 1
@@ -180,7 +227,7 @@ class FairPages:
         could never run otherwise.
         """
         root, gone, account = self._tree.root, self._tree.gone, self._account(request)
-        count, units = leaving.of(gone), self._units
+        count, units = leaving.of(gone) + len(self._unpaid), self._units
         if not account.is_here:
             if gone.running == leaving.running[gone]:
                 return self.idle + leaving.idle
@@ -240,9 +287,12 @@ class FairPages:
 
     def evict(self, request: Request | None, count: int) -> list[int]:
         """Return the next pages to evict, for `request` if it is given: at most `count`, and at least one, which must
-        be idle. All are of one client, which stays above its part until it gives the last one."""
+        be idle. All are of one client, which stays above its part until it gives the last one, or nobody pays for
+        them."""
         taker = None if request is None else self._account(request)
-        found: list[int] = []
+        found = [*islice(self._unpaid, count)]
+        for page in found:
+            del self._unpaid[page]
         while not found:
             account, most = self._victim(taker)
             found = self._give_up(account, min(count, most))
@@ -294,6 +344,7 @@ class FairPages:
                 self._pass_on(page, payer, account)
             else:
                 del payers[page]
+                self._interactions.evicted(page)
                 found.append(page)
         account.add(-len(found) * PAGE, -len(found), 0)
         return found
@@ -334,5 +385,9 @@ class FairPages:
         shared = [payer for payer in self._payers.values() if isinstance(payer, SharedPage)]
         owed = (len(self._payers) - len(shared) + private) * PAGE + sum(page.paid for page in shared)
         assert sum(held.values()) == owed, f"{sum(held.values())} is paid for pages that cost {owed}"
-        assert self.idle == sum(not self._references[page] for page in self._payers), f"{self.idle} pages are idle"
+        idle_pages = sum(not self._references[page] for page in self._payers) + len(self._unpaid)
+        assert self.idle == idle_pages, f"{self.idle} pages are idle, not {idle_pages}"
+        assert not any(self._references[page] for page in self._unpaid), "nobody pays for a page that is used"
+        assert not self._unpaid.keys() & self._payers.keys(), "somebody pays for the page of an ended interaction"
+        self._interactions.check_invariants()
         self._tree.check_invariants()

@@ -205,17 +205,24 @@ class PrefixCache:
 
     def preempted(self, request: Request) -> None:
         """See BlockCache."""
-        self.finished(request)
+        self._release(request)
+        self._fair.preempted(request)
+        request.pages, request.shared = [], 0
         self.arrived(request)
 
     def finished(self, request: Request) -> None:
-        """Release the pages of `request`; published pages stay cached until they are evicted."""
+        """Release the pages of `request`; published pages stay cached until they are evicted. If it ends its
+        interaction, the pages that no other one has used are evicted first."""
+        self._release(request)
+        self._fair.finished(request)
+        request.pages, request.shared = [], 0
+
+    def _release(self, request: Request) -> None:
+        """Release the pages of `request` that are not published."""
         self._underway.left(request)
         for page in reversed(request.pages[request.shared :]):
             self._references[page] = 0
             self._free.append(page)
-        self._fair.finished(request)
-        request.pages, request.shared = [], 0
 
     def snapshot(self) -> tuple[Link, ...]:
         """Return every cached block, parents before their children. O(cached blocks)."""

@@ -48,6 +48,7 @@ class Request:
     user_weight: int = WEIGHT_ONE  # the user's share within its tenant x norm in thousandths, frozen at arrival
     interaction: str = ""  # id of its interaction, of the root where sessions form a tree; empty: none
     in_interaction: bool = False
+    ends_interaction: bool = False  # its caller has declared that no further call of the interaction will come
     background: bool = False  # whether it takes only what no interactive request wants
     deadline: float | None = None  # None: no deadline
     text: Text = field(default_factory=NoText)  # decodes the output (set by the backend)

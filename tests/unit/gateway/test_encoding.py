@@ -75,8 +75,15 @@ async def admission(tokenizer: HeldTokenizer) -> AsyncIterator[Admission]:
     await cluster.close()
 
 
-def admitted(admission: Admission, user: str, prompt: str | common_pb2.Prompt) -> asyncio.Task[worker_pb2.Submit]:
-    request = inference_pb2.GenerateRequest(prompt=as_prompt(prompt) if isinstance(prompt, str) else prompt)
+def admitted(
+    admission: Admission,
+    user: str,
+    prompt: str | common_pb2.Prompt,
+    interaction: inference_pb2.Interaction | None = None,
+) -> asyncio.Task[worker_pb2.Submit]:
+    request = inference_pb2.GenerateRequest(
+        prompt=as_prompt(prompt) if isinstance(prompt, str) else prompt, interaction=interaction
+    )
     call = Call(request_id=user, deadline=None)
 
     async def receive() -> CallRequest:
@@ -100,6 +107,15 @@ async def test_a_clients_long_prompts_are_tokenized_one_after_the_other(
     tokenizer.allowed.release()
     await asyncio.gather(*many, short, other)
     assert [tokenizer.asked.get_nowait() for _ in range(tokenizer.asked.qsize())] == ["default/many"] * 4
+
+
+@pytest.mark.parametrize("end", [False, True])
+async def test_a_worker_is_told_which_call_is_the_last_of_its_interaction(
+    admission: Admission, tokenizer: HeldTokenizer, end: bool
+) -> None:
+    tokenizer.allowed.release()
+    submit = await admitted(admission, "u", SHORT, inference_pb2.Interaction(id="i", end=end))
+    assert (submit.interaction, submit.ends_interaction) == ("i", end)
 
 
 async def test_who_waits_for_his_turn_and_leaves_holds_nobody(admission: Admission, tokenizer: HeldTokenizer) -> None:

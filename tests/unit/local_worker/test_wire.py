@@ -199,6 +199,7 @@ def test_every_field_of_a_submission_is_in_its_request() -> None:
         user_weight=0.5,
         interaction="i",
         in_interaction=True,
+        ends_interaction=True,
         cache_scope="acme",
         timeout_seconds=2.5,
         system_tokens=4,
@@ -211,7 +212,8 @@ def test_every_field_of_a_submission_is_in_its_request() -> None:
     assert (request.tokens, request.prompt_tokens, request.seed_position) == ([*range(9)], 9, 3)
     assert request.sampling == SamplingParams(max_tokens=3, seed=5)
     assert (request.weight, request.user_weight) == (2 * WEIGHT_ONE, WEIGHT_ONE // 2)
-    assert (request.interaction, request.in_interaction, request.is_charged) == ("i", True, True)
+    assert (request.interaction, request.in_interaction, request.ends_interaction) == ("i", True, True)
+    assert request.is_charged
     assert (request.system_tokens, request.deadline, request.tokens_per_message) == (4, 102.5, 4)
     chain = PROMPTS.chain(pack_ids(list(range(9))), "other", "acme", 5)
     assert (len(request.digests), request.public_blocks, request.chain_seed) == (2, 1, chain.seed)

@@ -29,7 +29,7 @@ MY_PART = PAGES * 2 // 4 * 2 // 3
 def request_of(path: tuple[str, ...], blocks: Sequence[int], more: int = 1) -> Request:
     """A request whose prompt has `blocks`, each of one repeated token, and `more` tokens after them."""
     request = make_request([token for block in blocks for token in [block] * BLOCK] + [0] * more)
-    request.path = path
+    request.path, request.client = path, path[-1]
     highest, below = WEIGHTS.get(path, (1, 1))
     request.weight, request.user_weight = highest * WEIGHT_ONE, below * WEIGHT_ONE
     request.sampling = SamplingParams(max_tokens=1)
@@ -125,7 +125,9 @@ def test_a_clients_hits_are_at_least_those_of_a_private_cache_of_its_part(seed: 
         elif crowd.running and random.random() < 0.5:
             crowd.end(random.choice(crowd.running))
         else:
-            crowd.begin(request_of(random.choice(OTHERS), blocks_of(random)))
+            request = request_of(random.choice(OTHERS), blocks_of(random))
+            request.interaction, request.ends_interaction = random.choice(["", "i", "j"]), random.random() < 0.5
+            crowd.begin(request)
         crowd.cache.check_invariants(crowd.running)
 
 
