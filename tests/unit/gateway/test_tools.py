@@ -57,5 +57,5 @@ def test_names_and_the_number_of_tools_are_limited() -> None:
     large = [common_pb2.Tool(name="f", parameters=full.arguments)] * 2
     with pytest.raises(InvalidRequest, match="at most 131072 strings, lists, objects and elements in parameters"):
         check_prompt(common_pb2.Prompt(chat=common_pb2.Chat(messages=[CALLED], tools=large)), LARGE)
-    with pytest.raises(InvalidRequest, match="tools: must hold at most 128 tools, got 129"):
+    with pytest.raises(InvalidRequest, match="tools: must hold at most 512 tools, got 513"):
         check_prompt(common_pb2.Prompt(chat=common_pb2.Chat(tools=[*tools, tools[0]])), scheduler_pb2.ModelInfo())

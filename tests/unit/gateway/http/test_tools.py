@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fairlead import InvalidRequest, SyncClient, Tool
+from gateway.validation import MAX_TOOLS
 from tests.services import Process, Stack
 from tests.unit.gateway.http import test_anthropic_client as anthropic_client
 from tests.unit.gateway.http.clients import run
@@ -295,7 +296,7 @@ def tool(**function: object) -> dict[str, object]:
         ({"tools": [{"type": "function"}]}, "tools[0].function"),
         (tool(name=""), "tools[0].function.name"),
         (tool(name="f", parameters="{}"), "tools[0].function.parameters"),
-        ({"tools": [{"type": "function", "function": {"name": "f"}}] * 129}, "tools"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}] * (MAX_TOOLS + 1)}, "tools"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice"),
         (said("user", tool_calls=[CALL]), "messages[0].tool_calls"),
