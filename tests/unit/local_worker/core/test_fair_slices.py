@@ -220,7 +220,11 @@ class CounterWorld(World):
 
 
 class AmpleWorld(World):
-    """A world in which places are scarce and pages are not; it has one level, and no prefixes in common."""
+    """A world in which places are scarce and pages are not; it has one level, and no prefixes in common.
+
+    Where there are more accounts than places, it does not say how long a newcomer waits: who is within its share keeps
+    its place until its request ends.
+    """
 
     kinds_of_callers = World.kinds_of_callers[:-2]
     numbers_of_pages = (3000,)
@@ -243,6 +247,8 @@ class AmpleWorld(World):
     def most_without_place(self) -> float:
         """The steps until those who hold more than their share have spent their credit, and who is before the newcomer
         has entered (docs/fairness.md, Theorem 2)."""
+        if len(self.weights) > self.running:
+            return math.inf
         limits, credit = self.batcher.queue.limits, self.quantum * MICRO
         heaviest = max(weight for weight, _ in self.weights.values()) / WEIGHT_ONE
         output, block = self.cost.decode(1, 0, 0), self.cost.extend(BLOCK, BLOCK)
