@@ -39,7 +39,8 @@ class ChatRenderer:
     def ids(self, turns: Sequence[Mapping[str, Any]], tools: Any = None, **options: Any) -> list[int]:
         """Return the token ids of the rendered chat, as `text`; raise ValueError for a text with all MARKS."""
         given = {"turns": turns, "tools": tools, **options}
-        if not any(self._beginning.search(text) for text in _texts(given)):
+        # The first character alone counts: the template may remove what follows, or join the next text to it.
+        if not any(self._beginning.search(text) or self._first.search(text) for text in _texts(given)):
             return self._encoded(self.text(**given), "")
         mark = next((mark for mark in map(chr, MARKS) if not any(mark in text for text in _texts(given))), None)
         if mark is None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers, trainers
@@ -74,10 +74,14 @@ def specials(chat: Chat, tokenizer: HuggingFaceTokenizer = TOKENIZER) -> list[in
 
 
 @given(text=WRITTEN)
+@example(text="end|><think><|")  # twice in succession it would be an end
+@example(text="s><")
+@example(text="<<think>s>")
 def test_only_the_template_makes_special_tokens(text: str) -> None:
     chat = chat_of(text)
     assert specials(chat) == specials(chat_of("x"))
-    if not any(each in text.replace("<think>", "") and each not in text for each in SPECIAL):
+    written = text * 2, text.replace("<think>", "") * 2  # the template writes the names and values of arguments so
+    if not any(each in twice and each not in text for each in SPECIAL for twice in written):
         # What the template would join to a special token stays apart in the ids alone.
         assert TOKENIZER.decode(ids(chat)) == TOKENIZER._rendered(chat, TOKENIZER._renderer.text), (
             "the text is the same"
