@@ -289,16 +289,20 @@ def test_leaving_requests_make_room_as_far_as_parts_allow() -> None:
 @given(st.integers(0, 1 << 32))
 def test_who_fits_when_others_leave_enters_when_they_have_left(seed: int) -> None:
     random, cache, begun = Random(seed), PrefixCache(PAGES, BLOCK), list[Request]()
-    most_blocks = random.choice([3, 12, PAGES - 4])
+    most_blocks, now = random.choice([3, 12, PAGES - 4]), 0.0
     for _ in range(60):
+        if random.random() < 0.1:
+            now += random.choice([1, WINDOW_SECONDS / 2, WINDOW_SECONDS])
+            cache.advance(now)
         blocks = [*blocks_of(random), *range(10_000, 10_000 + random.randint(0, most_blocks))]
         entering = request_of(random.choice([*WEIGHTS]), blocks, random.randint(1, 2 * BLOCK))
+        entering.client, entering.interaction = "/".join(entering.path), random.choice(["", "a", "b"])
+        entering.ends_interaction = bool(entering.interaction) and random.random() < 0.5
         cache.arrived(entering)
         leaving = cache.fits(entering, entering.budget, random.sample(begun, len(begun)))
         for request in leaving or ():
             begun.remove(request)
-            cache.finished(request)
-            cache.arrived(request)
+            cache.preempted(request)
         has_entered = cache.admit(entering, entering.budget) is not None
         assert has_entered or leaving is None
         if has_entered:
