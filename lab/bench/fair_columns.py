@@ -58,8 +58,10 @@ def loads(name: str) -> dict[str, Case]:
 def main() -> None:
     """Run the benchmark; see the module's docstring."""
     parser = argparse.ArgumentParser(prog="python -m lab.bench.fair_columns", description=__doc__.partition("\n")[0])
-    parser.add_argument("column", nargs="*", default=CASES, choices=CASES)
+    parser.add_argument("column", nargs="*", default=[*CASES], help=f"{'; '.join(CASES)} (default: all)")
     columns = parser.parse_args().column
+    if unknown := [name for name in columns if name not in CASES]:
+        parser.error(f"expected some of {'; '.join(CASES)}, got {'; '.join(unknown)}")
     print(f"simulated; commit {commit()}; one GPU, mean of {len(SEEDS)} seeds\n")
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
     for name in columns:

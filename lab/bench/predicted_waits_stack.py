@@ -104,9 +104,11 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("clients", nargs="*", default=["flooded"], choices=list(RATES))
+    parser.add_argument("clients", nargs="*", default=["flooded"], help=f"{', '.join(RATES)} (default: flooded)")
     parser.add_argument("--seconds", type=float, default=30.0)
     args = parser.parse_args()
+    if unknown := [name for name in args.clients if name not in RATES]:
+        parser.error(f"expected some of {', '.join(RATES)}, got {', '.join(unknown)}")
     asyncio.run(table(args.clients, args.seconds))
 
 

@@ -63,9 +63,19 @@ def _options(words: tuple[str, ...]) -> set[str]:
 
 
 def _parse(command: Command, parser: argparse.ArgumentParser, arguments: tuple[str, ...]) -> None:
-    """Let a parser have the whole command, or compare the options that a part of one has with those that it lists."""
+    """Let a parser have the whole command, or compare the options that a part of one has with those that it lists.
+
+    A program that a sentence names without arguments starts so, unless it requires some.
+    """
     if command.is_whole:
         parser.parse_args(arguments)
+    elif not arguments:
+        said = io.StringIO()
+        try:
+            with contextlib.redirect_stderr(said):
+                parser.parse_args(arguments)
+        except SystemExit:
+            assert "are required" in said.getvalue(), said.getvalue()
     else:
         listed = re.findall(r"--[a-z][a-z0-9-]*", parser.format_help())
         assert _options(arguments) <= {*listed, "--help"}
