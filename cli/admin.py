@@ -38,7 +38,6 @@ class Admin:
         return status
 
     def drain(self, worker: str) -> None:
-        """Request that a worker drains and leaves."""
         try:
             request = scheduler_pb2.DrainWorkerRequest(worker=worker)
             self._stub.DrainWorker(request, metadata=self._metadata, timeout=TIMEOUT_SECONDS)
@@ -55,7 +54,6 @@ class Admin:
 
 
 def failure(call: grpc.RpcError, address: str) -> FairleadError:
-    """Return the error of a failed call to `address`."""
     return unreachable(call, address) or from_call(call)
 
 

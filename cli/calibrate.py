@@ -19,7 +19,6 @@ LOWEST_ID, HIGHEST_ID = 10, 200  # token ids that exist in every tokenizer
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add this command and its options to the commands of `fairlead`."""
     parser = commands.add_parser("calibrate", help="time a running worker for the simulator")
     add_gateway_options(parser)
     parser.add_argument(

@@ -18,7 +18,6 @@ an empty line sends a message again that has got no answer"""
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add this command and its options to the commands of `fairlead`."""
     parser = commands.add_parser(
         "chat", help="chat with the model; Ctrl-C stops an answer, Ctrl-D ends the conversation"
     )

@@ -23,12 +23,10 @@ class ClientSum:
 
 
 def users(status: scheduler_pb2.StatusResponse) -> list[ClientSum]:
-    """Return the sums of each user."""
     return _sums(status, str, of_clients(status.cluster.members))
 
 
 def tenants(status: scheduler_pb2.StatusResponse) -> list[ClientSum]:
-    """Return the sums of each tenant."""
     return _sums(status, tenant_of, of_tenants(status.cluster.members))
 
 

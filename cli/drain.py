@@ -6,7 +6,6 @@ from cli import admin
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add this command and its options to the commands of `fairlead`."""
     parser = commands.add_parser("drain", help="let a worker finish its requests and exit")
     parser.add_argument("worker", help="name of the worker, as `fairlead status` shows it")
     admin.add_options(parser)

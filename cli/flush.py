@@ -6,7 +6,6 @@ from cli import admin
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add this command and its options to the commands of `fairlead`."""
     parser = commands.add_parser("flush", help="empty the prefix cache of one worker or of all")
     parser.add_argument("worker", nargs="?", help="name of the worker, as `fairlead status` shows it (default: all)")
     admin.add_options(parser)

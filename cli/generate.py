@@ -16,7 +16,6 @@ STDIN = "-"
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add this command and its options to the commands of `fairlead`."""
     parser = commands.add_parser("generate", help="send one prompt and print the answer")
     parser.add_argument(
         "prompt",

@@ -102,7 +102,6 @@ def prepare(args: argparse.Namespace) -> int:
 
 
 def workload(args: argparse.Namespace) -> TraceWorkload:
-    """Return the trace that the options describe."""
     return TraceWorkload(args.trace, args.limit, args.speed, args.starts_per_minute, args.trace_block_tokens)
 
 

@@ -15,7 +15,6 @@ def best_of(summaries: Sequence[Summary]) -> Summary | None:
 
 
 def reasons_for(best: Summary, summaries: Sequence[Summary]) -> list[str]:
-    """Return sentences that explain the recommendation of `best`."""
     judged = best.judged
     lines = [f"recommended: {best.name}"]
     if len(summaries) > 1:

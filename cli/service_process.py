@@ -37,7 +37,6 @@ class ServiceProcess:
 
     @property
     def pid(self) -> int:
-        """The process id of the child process."""
         return self._process.pid
 
     @property

@@ -28,7 +28,6 @@ MOST_LINES = 8  # clients in a plot: those with most calls
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add this command and its options to the commands of `fairlead`."""
     parser = commands.add_parser("simulate", help="simulate your own trace under several policies")
     add_pool_options(parser)
     add_limit_options(parser, whole, {name: str(getattr(RateLimits(), name)) for name in NAMES})

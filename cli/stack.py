@@ -199,7 +199,6 @@ class Stack:
             process.check_alive()
 
     def _attached(self, admin: scheduler_pb2_grpc.AdminStub) -> set[str]:
-        """Return the names of the workers that are attached to the scheduler."""
         try:
             request = scheduler_pb2.StatusRequest()
             status = admin.Status(request, metadata=secret_metadata(self.secret), timeout=CALL_SECONDS)

@@ -95,7 +95,6 @@ APPS: Sequence[Column[App]] = (
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add this command and its options to the commands of `fairlead`."""
     parser = commands.add_parser("status", help="show workers, their load and each user's service")
     admin.add_options(parser)
     admin.add_gateways(parser)

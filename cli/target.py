@@ -11,7 +11,6 @@ SAMPLING = ("max_tokens", "temperature", "top_k", "top_p", "seed", "stop")
 
 
 def add_gateway_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of commands that call the gateway."""
     parser.add_argument("--gateway", help=f"address (default: the stack of `fairlead up`, or else {DEFAULT_GATEWAY})")
     parser.add_argument(
         "--api-key", default=os.environ.get("FAIRLEAD_API_KEY", ""), help="API key (default: FAIRLEAD_API_KEY)"

@@ -16,7 +16,6 @@ from fairlead.v1 import scheduler_pb2
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add this command and its options to the commands of `fairlead`."""
     parser = commands.add_parser("top", help="live view of users, balances, workers, queues and caches")
     admin.add_options(parser)
     admin.add_gateways(parser)

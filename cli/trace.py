@@ -18,7 +18,6 @@ class NotRemembered(FairleadError):
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add this command and its options to the commands of `fairlead`."""
     parser = commands.add_parser("trace", help="show the timeline of a recent interaction")
     parser.add_argument("id", help="id of an interaction or of a request (the gateway's or the caller's own)")
     parser.add_argument(

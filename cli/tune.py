@@ -28,7 +28,6 @@ LIMITS = {"user_per_minute": [15, 60, 240], "app_per_minute": [RateLimits().app_
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add this command and its options to the commands of `fairlead`."""
     parser = commands.add_parser("tune", help="find policies, quanta and limits for your own trace")
     add_pool_options(parser)
     add_limit_options(parser, wholes, {name: ",".join(map(str, values)) for name, values in LIMITS.items()})

@@ -36,7 +36,6 @@ class _Stopped(Exception):
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add this command and its options to the commands of `fairlead`."""
     parser = commands.add_parser("up", help="start gateway, scheduler and workers on this machine")
     parser.add_argument(
         "--workers",

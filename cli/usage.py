@@ -19,7 +19,6 @@ WIDTHS = {"day": 10, "tenant": 16, "user": 16, "app": 12, "model": 20}
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add this command and its options to the commands of `fairlead`."""
     parser = commands.add_parser("usage", help="show what tenants, users, apps and models used on each day")
     admin.add_secret(parser)
     admin.add_gateways(parser)

@@ -86,7 +86,6 @@ class AdapterReports(scheduler_pb2_grpc.SchedulerServicer):
 
     @property
     def attached(self) -> int:
-        """Return the number of endpoints whose adapters are attached."""
         return len(self._adapters)
 
     async def Attach(

@@ -45,7 +45,6 @@ def body(chunks: Iterable[bytes], ends: bool) -> list[ext_proc_pb2.ProcessingRes
 
 
 def response_body(part: bytes, ends: bool) -> list[ext_proc_pb2.ProcessingResponse]:
-    """Return a part of an answer as it came."""
     return [ext_proc_pb2.ProcessingResponse(response_body=_streamed(part, ends))]
 
 

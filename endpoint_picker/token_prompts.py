@@ -70,7 +70,6 @@ class TokenPrompts:
         self._rests_until = 0.0  # time of the event loop
 
     async def read(self, body: bytes) -> Prompt:
-        """Return the prompt in `body`."""
         prompt = prompt_of(body)
         if has_many_parts(body):
             return prompt

@@ -78,7 +78,6 @@ class AdapterBackend:
         self._heard_at = 0.0  # monotonic time of the engine's latest sign of life
 
     def start(self) -> None:
-        """See Backend."""
         self._start_task(self._watch())
         if self._follower is not None:
             self._start_task(self._follower.run())
@@ -95,7 +94,6 @@ class AdapterBackend:
             self._died(error)
 
     def stop(self) -> None:
-        """See Backend."""
         for task in (*self._tasks, *self._streams.values()):
             task.cancel()
         for due in (self._turn_due, self._deadline_due):
@@ -107,12 +105,10 @@ class AdapterBackend:
         return True
 
     async def check(self, constraint: Constraint) -> None:
-        """See Backend."""
         if constraint.kind not in self._info.constraints:
             raise InvalidRequest(f"is not supported by the engine, {self._info.engine}", constraint.field)
 
     def submit(self, request: Request) -> None:
-        """See Backend."""
         if not self._is_here:
             raise Unavailable("the engine is away")
         if request.sampling.constraint is not None and request.seed_position:
@@ -127,7 +123,6 @@ class AdapterBackend:
         self._soon()
 
     def abort(self, request: Request) -> None:
-        """See Backend."""
         self._machine.handle(AbortRequest(request), time.monotonic())
         self._soon()
 

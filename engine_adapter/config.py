@@ -99,5 +99,4 @@ class AdapterConfig(WorkerOptions):
 
     @property
     def schedulers(self) -> list[str]:
-        """See WorkerOptions."""
         return addresses(self.scheduler, "scheduler") if self.scheduler or not self.pickers else []

@@ -46,7 +46,6 @@ class EngineTokenizer:
         )
 
     def encode(self, text: str, with_special_tokens: bool = True) -> list[int]:
-        """See Tokenizer."""
         call = self._api.tokenize(model=self._model, prompt=text, add_special_tokens=with_special_tokens)
         ids = self._result(call, "prompt.text")
         if not ids:
@@ -54,7 +53,6 @@ class EngineTokenizer:
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """See Tokenizer."""
         return self._result(self._api.detokenize(list(ids)), "token_ids")
 
     def encode_chat(self, chat: Chat) -> EncodedChat:

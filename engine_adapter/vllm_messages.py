@@ -151,7 +151,6 @@ def _cache_salt(request: Request) -> dict[str, object]:
 
 
 def structured_outputs(constraint: Constraint) -> dict[str, object]:
-    """Return a constraint by the name that vLLM has for its kind."""
     match constraint.kind:
         case "json_object":
             return {"json_object": True}

@@ -45,7 +45,6 @@ class CallRequest:
 
     @property
     def tokens_per_message(self) -> int:
-        """The number of output tokens per message, which the caller of a received request chooses."""
         return 1 if self.message.streaming == inference_pb2.STREAMING_EACH_TOKEN else TOKENS
 
     def drop_message(self) -> None:
@@ -118,7 +117,6 @@ def predicted_wait(call: Call) -> list[tuple[str, str]]:
 
 
 def service_tier(call: Call) -> str:
-    """Return the service tier that the call has."""
     return FLEX if call.background else DEFAULT
 
 

@@ -258,7 +258,6 @@ class CallDriver:
 
     @property
     def _waits(self) -> CallWaits:
-        """The waits of the calls of this one's class."""
         return self._shared.background_waits if self._call.background else self._shared.waits
 
     def _note_placement(self, placed: scheduler_pb2.DispatchReply) -> None:

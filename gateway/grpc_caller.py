@@ -41,11 +41,9 @@ class GrpcCaller:
         return False
 
     def refuse(self, error: FairleadError) -> None:
-        """See CallerPort."""
         self.status = to_status(error, self._request_id)
 
     def hang_up(self, error: FairleadError) -> None:
-        """See CallerPort."""
         assert self._writer is not None
         self._aborting = asyncio.create_task(_abort(self._context, to_status(error, self._request_id)))
         # The writer is cancelled only after the status is sent; otherwise no status would be sent.

@@ -22,7 +22,6 @@ class TracesService(traces_pb2_grpc.TracesServicer):
         self._traces = traces
 
     async def FindTrace(self, request: traces_pb2.FindTraceRequest, context: Any) -> traces_pb2.FindTraceResponse:
-        """See traces.proto."""
         return traces_pb2.FindTraceResponse(calls=[_message(call) for call in self._traces.find(request.id)])
 
 
@@ -38,7 +37,6 @@ class ThrottlingService(throttling_pb2_grpc.ThrottlingServicer):
         self._store = store
 
     async def Account(self, request: throttling_pb2.AccountRequest, context: Any) -> throttling_pb2.AccountResponse:
-        """See throttling.proto."""
         apps = [
             throttling_pb2.AppAccount(app=name, **asdict(account))
             for name, account in sorted(self._accounting.apps.items())
@@ -59,7 +57,6 @@ class ThrottlingService(throttling_pb2_grpc.ThrottlingServicer):
     async def Usage(
         self, request: throttling_pb2.UsageRequest, context: Any
     ) -> AsyncIterator[throttling_pb2.UsageResponse]:
-        """See throttling.proto."""
         rows = await self._usage.rows(request.since)
         for begin in range(0, max(1, len(rows)), MOST_ROWS):
             chunk = [throttling_pb2.UsageRow(**each._asdict()) for each in rows[begin : begin + MOST_ROWS]]

@@ -66,7 +66,6 @@ class InferenceService:
     async def EndInteraction(
         self, _messages: object, context: grpc.aio.ServicerContext
     ) -> inference_pb2.EndInteractionResponse:
-        """See inference.proto."""
         try:
             credentials = shown(context.invocation_metadata())
             receive = self._receiving(context, credentials, inference_pb2.EndInteractionRequest.FromString)
@@ -78,7 +77,6 @@ class InferenceService:
     async def ListModels(
         self, _messages: object, context: grpc.aio.ServicerContext
     ) -> inference_pb2.ListModelsResponse:
-        """See inference.proto."""
         try:
             credentials = shown(context.invocation_metadata())
             self._admission.identify(credentials)

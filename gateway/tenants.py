@@ -76,7 +76,6 @@ class CallerIdentity:
         return not self.is_open and len(set(self.apps)) <= 1
 
     def caller(self, app: str) -> Caller:
-        """Return the caller of a call of `app`, as the throttler knows it."""
         return Caller(self.tenant, self.client, app, self.key)
 
     def is_background(self, asked: str) -> bool:

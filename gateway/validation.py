@@ -234,7 +234,6 @@ def check_constraint(chat: common_pb2.Chat, sampling: SamplingParams) -> None:
 
 
 def needs_call(choice: common_pb2.ToolChoice) -> bool:
-    """Return whether the output has to consist of tool calls."""
     return choice.required or choice.name != ""
 
 

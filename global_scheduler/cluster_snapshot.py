@@ -19,7 +19,6 @@ class ClusterSnapshot:
 
     @property
     def is_overloaded(self) -> bool:
-        """Return whether any pool is overloaded."""
         return any(self.pools.values())
 
     def whole(self) -> scheduler_pb2.ClusterState:

@@ -52,11 +52,9 @@ class LeaderLease:
         self._reachable = True
 
     def observe_epoch(self, epoch: int) -> None:
-        """See Leadership."""
         self._known = max(self._known, epoch)
 
     async def run(self, changed: Callable[[], None]) -> None:
-        """See Leadership."""
         try:
             while True:
                 before = self.epoch

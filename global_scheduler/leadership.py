@@ -30,9 +30,7 @@ class SoleLeadership:
         self.epoch = 1
 
     def observe_epoch(self, epoch: int) -> None:
-        """See Leadership."""
         self.epoch = max(self.epoch, epoch)
 
     async def run(self, changed: Callable[[], None]) -> None:
-        """See Leadership."""
         await asyncio.Event().wait()

@@ -29,7 +29,6 @@ def _of_tool(parameters: Mapping[str, Any]) -> dict[str, Sequence[str]]:
 
 
 def types_of(schema: Any, root: Mapping[str, Any]) -> list[str]:
-    """Return the names of the types that `schema`, a part of the schema `root`, names or implies."""
     return list(dict.fromkeys(_types(schema, root)))
 
 

@@ -23,41 +23,33 @@ class EngineBackend:
         self._loop = loop
 
     def start(self) -> None:
-        """See Backend."""
         self._loop.start()
 
     def stop(self) -> None:
-        """See Backend."""
         self._loop.stop()
         if self._checker is not None:
             self._checker.close()
 
     def is_known(self, constraint: Constraint) -> bool:
-        """See Backend."""
         return self._checker is None or self._checker.is_known(constraint)
 
     async def check(self, constraint: Constraint) -> None:
-        """See Backend."""
         if self._checker is None:
             raise InvalidRequest("is not supported by this worker's engine", constraint.field)
         await self._checker.check(constraint)
 
     def submit(self, request: Request) -> None:
-        """See Backend."""
         sampling = request.sampling
         generated = request.tokens[request.prompt_tokens - request.seed_position :]
         request.text = OutputText(self._tokenizer.decoder(), sampling.stop, generated, sampling.min_tokens)
         self._loop.submit(request)
 
     def abort(self, request: Request) -> None:
-        """See Backend."""
         self._loop.abort(request)
 
     def flush_cache(self) -> None:
-        """See Backend."""
         self._loop.flush_cache()
 
     @property
     def stepping_since(self) -> float | None:
-        """See Backend."""
         return self._loop.stepping_since

@@ -33,7 +33,7 @@ class HuggingFaceDecoder:
     """A decoder that decodes a short window of the latest tokens and returns the new text in it.
 
     The window starts one complete piece of text earlier, since the text of a token can depend on the tokens before it
-    (leading spaces).
+    (leading spaces). See Decoder.
     """
 
     def __init__(
@@ -53,7 +53,6 @@ class HuggingFaceDecoder:
         self._before = ""  # text of the tokens from `_start` to `_read`
 
     def push(self, token: int) -> str:
-        """See Decoder."""
         if token in self._hidden:
             return ""
         self._tokens.append(token)
@@ -67,7 +66,6 @@ class HuggingFaceDecoder:
         return now[len(before) :]
 
     def flush(self) -> str:
-        """See Decoder."""
         before, now = self._before, self._window_text()
         unread = b"".join(map(self.token_bytes, self._tokens[self._read :]))
         self._before, self._read = now, len(self._tokens)

@@ -70,7 +70,6 @@ def needs_form(chat: Chat) -> bool:
 
 
 def form_of(render: Render) -> TemplateForm:
-    """Return the form that a template accepts, which `render` shows."""
     takes_objects, takes_texts = (_renders_call(render, arguments) for arguments in ({"x": 1}, '{"x": 1}'))
     rules = _rendered(render, RULES)
     called = _rendered(render, CALLED)

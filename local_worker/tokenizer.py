@@ -89,7 +89,7 @@ class ByteTokenizer:
     Its chat template writes a line for each message with its calls, as Hermes has them, and before them one for each
     tool and after them one for each variable, as JSON. With `prompt_bytes` above
     1 a prompt's token stands for that many bytes and is the first of them, so that prompts have as many tokens as a
-    model's tokenizer would make of them.
+    model's tokenizer would make of them. See Tokenizer and DecodingTokenizer.
     """
 
     vocab_size = 257
@@ -109,7 +109,6 @@ class ByteTokenizer:
         return bytes(token for token in ids if token < 256).decode(errors="replace")
 
     def encode_chat(self, chat: Chat) -> EncodedChat:
-        """See Tokenizer."""
         turns = [(message.role, _line(message)) for message in chat.messages]
         if not turns:
             raise InvalidRequest("must hold at least 1 message, got 0", "prompt.chat.messages")
@@ -125,15 +124,12 @@ class ByteTokenizer:
         return EncodedChat(self._ids(text), system, answer, call_grammar(chat, answer))
 
     def encode_system(self, content: str) -> list[int]:
-        """See Tokenizer."""
         return self._ids(f"system: {content}\n")
 
     def decoder(self) -> Decoder:
-        """See DecodingTokenizer."""
         return ByteDecoder()
 
     def vocabulary(self) -> Vocabulary:
-        """See DecodingTokenizer."""
         return Vocabulary(self.eos_token_ids, [*(bytes([byte]) for byte in range(256)), b"<eos>"])
 
     def _ids(self, text: str) -> list[int]:
@@ -148,7 +144,7 @@ def _line(message: ChatMessage) -> str:
 
 
 class HuggingFaceTokenizer:
-    """The tokenizer from a model's folder, as transformers loads it."""
+    """The tokenizer from a model's folder, as transformers loads it. See Tokenizer and DecodingTokenizer."""
 
     def __init__(self, tokenizer: Any, eos_token_ids: tuple[int, ...]) -> None:
         self._tokenizer = tokenizer
@@ -185,7 +181,6 @@ class HuggingFaceTokenizer:
         return cls(tokenizer, tuple(sorted(token for token in ids if token is not None)))
 
     def encode(self, text: str, with_special_tokens: bool = True) -> list[int]:
-        """See Tokenizer."""
         with self._encoding:
             ids: list[int] = self._tokenizer.encode(text, add_special_tokens=with_special_tokens)
         if not ids:
@@ -193,7 +188,6 @@ class HuggingFaceTokenizer:
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """See Tokenizer."""
         return self._decode(ids)
 
     def encode_chat(self, chat: Chat) -> EncodedChat:
@@ -214,7 +208,6 @@ class HuggingFaceTokenizer:
         return EncodedChat(ids, min(len(system_ids), len(ids)), answer, grammar, granted)
 
     def encode_system(self, content: str) -> list[int]:
-        """See Tokenizer."""
         turns = [{"role": "system", "content": content}]
         try:
             with self._encoding:
@@ -226,7 +219,6 @@ class HuggingFaceTokenizer:
             return []
 
     def decoder(self) -> Decoder:
-        """See DecodingTokenizer."""
         return HuggingFaceDecoder(self._decode, self._token_bytes, self._token_text, self._hidden)
 
     def _rendered(self, chat: Chat, render: Callable[..., Rendered]) -> Rendered:
@@ -283,19 +275,16 @@ class HuggingFaceTokenizer:
 
 
 class ByteDecoder:
-    """An incremental decoder of UTF-8 for byte tokens."""
+    """An incremental decoder of UTF-8 for byte tokens. See Decoder."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def push(self, token: int) -> str:
-        """See Decoder."""
         return self._decoder.decode(bytes([token])) if token < 256 else ""
 
     def flush(self) -> str:
-        """See Decoder."""
         return ""
 
     def token_bytes(self, token: int) -> bytes:
-        """See Decoder."""
         return bytes([token]) if token < 256 else b""

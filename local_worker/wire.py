@@ -218,12 +218,10 @@ def to_accepted(accepted: RequestAccepted) -> scheduler_pb2.AcceptedRequest:
 
 
 def to_computed_prompt(request: Request) -> scheduler_pb2.ComputedPrompt:
-    """Return a scheduler's message about a request whose prompt is computed."""
     return scheduler_pb2.ComputedPrompt(request_id=request.id, attempt=request.attempt)
 
 
 def to_request_end(end: RequestEnded) -> scheduler_pb2.RequestEnd:
-    """Return a scheduler's message about a request that has ended."""
     request = end.request
     return scheduler_pb2.RequestEnd(
         request_id=request.id,
@@ -247,7 +245,6 @@ def to_load(load: EngineLoad) -> scheduler_pb2.Load:
 
 
 def to_client_service(account: ClientAccountReport) -> scheduler_pb2.ClientService:
-    """Return a scheduler's message about the account of a client."""
     return scheduler_pb2.ClientService(
         client=account.client,
         service=account.service,

@@ -22,7 +22,6 @@ Its result follows between <tool_response> and </tool_response>."""
 
 
 def has_calls(chat: Chat) -> bool:
-    """Return whether `chat` has tools, calls or results of calls."""
     return chat.needs_calls or any(message.role == TOOL for message in chat.messages)
 
 

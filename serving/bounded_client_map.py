@@ -45,7 +45,6 @@ class BoundedClientMap(Generic[K, V]):
         return self._values.get(client)
 
     def values(self) -> ValuesView[V]:
-        """Return the values of all clients."""
         return self._values.values()
 
     def items(self) -> ItemsView[K, V]:
@@ -68,7 +67,6 @@ class BoundedClientMap(Generic[K, V]):
         self._idle.pop(client, None)
 
     def is_idle(self, client: K) -> bool:
-        """Return whether the map contains the client and it is idle."""
         return client in self._idle
 
     def latest_idle(self) -> Iterator[K]:

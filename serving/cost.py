@@ -34,11 +34,9 @@ class WeightedTokens:
     w_q: int = 2
 
     def extend(self, tokens: int, system_tokens: int) -> int:
-        """See Cost."""
         return self.w_e * tokens * MICRO
 
     def decode(self, tokens: int, prompt_tokens: int, output_tokens: int) -> int:
-        """See Cost."""
         return self.w_q * tokens * MICRO
 
 
@@ -47,11 +45,10 @@ class Profiled:
     """The cost `h(n_p, n_q) = 2.1 n_p + n_q + 0.04 n_p n_q + 0.032 n_q^2 + 11.46` (VTC Appendix B.2).
 
     The constant is charged with the prompt. The linear term counts the prompt tokens that were not cached. The product
-    stands for attention and counts all prompt tokens.
+    stands for attention and counts all prompt tokens. See Cost.
     """
 
     def extend(self, tokens: int, system_tokens: int) -> int:
-        """See Cost."""
         return 2_100_000 * tokens + 11_460_000 if tokens else 0
 
     def decode(self, tokens: int, prompt_tokens: int, output_tokens: int) -> int:
@@ -65,7 +62,7 @@ class Normalized:
     """The cost `alpha L_I + beta L_S + gamma L_O` of input, system and output tokens (FairServe section 4.3).
 
     The defaults are 1, 2 and 1. The tokens that the application normally needs are the request's norm, a factor of its
-    weight.
+    weight. See Cost.
     """
 
     alpha: int = 1
@@ -73,11 +70,9 @@ class Normalized:
     gamma: int = 1
 
     def extend(self, tokens: int, system_tokens: int) -> int:
-        """See Cost."""
         return (self.alpha * (tokens - system_tokens) + self.beta * system_tokens) * MICRO
 
     def decode(self, tokens: int, prompt_tokens: int, output_tokens: int) -> int:
-        """See Cost."""
         return self.gamma * tokens * MICRO
 
 

@@ -50,7 +50,6 @@ class ConfigEntry:
         return values
 
     def entries(self) -> list["ConfigEntry"]:
-        """Return the values of a list."""
         if not isinstance(self._node, yaml.SequenceNode):
             raise self.complaint(f"expected a list, got {self._shown()}")
         return [ConfigEntry(node, self._file, f"{self._path}[{i}]") for i, node in enumerate(self._node.value)]

@@ -19,7 +19,6 @@ class _Parser(argparse.ArgumentParser):
 
 
 def flag(option: str) -> str:
-    """Return the command-line flag of `option`."""
     return "--" + option.replace("_", "-")
 
 

@@ -75,15 +75,12 @@ class HttpResponse:
             raise ConnectionAbortedError(f"the server sends more than {MOST_HEAD} bytes of headers")
 
     def on_headers_complete(self) -> None:
-        """See httptools."""
         self._has_head = True
 
     def on_body(self, body: bytes) -> None:
-        """See httptools."""
         self._parts.append(body)
 
     def on_message_complete(self) -> None:
-        """See httptools."""
         self._is_complete = True
 
 

@@ -102,7 +102,6 @@ class JsonFormatter(logging.Formatter):
     """Formats a log record as one line with a JSON object, whose keys include the fields of `extra=`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See logging.Formatter."""
         fields = {key: value for key, value in vars(record).items() if key not in _STANDARD}
         line = {
             "time": round(record.created, 6),
@@ -129,7 +128,6 @@ class LogRedaction(logging.Filter):
         self._left_out = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """See logging.Filter."""
         if not str(record.msg).startswith(NOT_UTF_8):
             return True
         if record.created < self._next:

@@ -33,7 +33,6 @@ def constant(default: Any, instead: str = "") -> Any:
 
 
 def options(cls: type[Any]) -> list[dataclasses.Field[Any]]:
-    """Return the fields of a configuration that are options."""
     return [field for field in dataclasses.fields(cls) if "retired" not in field.metadata]
 
 

@@ -25,7 +25,6 @@ class SingleTurnLines:
         self._sessions = Sessions("aiperf")
 
     def rows(self, line: Fields) -> list[TraceRow]:
-        """See LineFormat."""
         return [self._sessions.add(_turn(line, str(line.get("session_id") or ""), continues=False))]
 
 
@@ -41,7 +40,6 @@ class MultiTurnLines:
         self._numbers = count(1)
 
     def rows(self, line: Fields) -> list[TraceRow]:
-        """See LineFormat."""
         session = f"{next(self._numbers)} {line.get('session_id') or ''}".strip()
         return [row for at, turn in enumerate(parts(line, "turns")) for row in self._row(turn, session, at)]
 

@@ -32,11 +32,10 @@ class Lpm(Fcfs):
     """Longest prefix match (DLPM section 4.1, as in SGLang): the request with the most cached prompt tokens goes first.
 
     Ties are broken by arrival, and requests that do not fit are skipped. Unit of fairness: none. Locality is best, but
-    a client without cached prefixes can starve. Bound: none.
+    a client without cached prefixes can starve. Bound: none. See QueuePolicy.
     """
 
     def select(self, budget: StepBudget) -> list[Request]:
-        """See QueuePolicy."""
         order = sorted(self._queue, key=lambda request: (-budget.matched_tokens(request), request.arrival))
         admitted = [request for request in order if budget.admit(request) is not None]
         for request in admitted:
@@ -49,14 +48,13 @@ class Lmetric(StatelessPolicy):
     the requests outstanding there.
 
     Of equal products the one with fewer new tokens is chosen, then the shortest queue. The policy has no parameter.
-    Unit of fairness: none.
+    Unit of fairness: none. See RoutePolicy.
     """
 
     def __init__(self, _config: RoutePolicyConfig) -> None:
         pass
 
     def select(self, request: RouteRequest, choice: Candidates) -> int:
-        """See RoutePolicy."""
         scores: dict[tuple[int, int], int] = {}  # workers by product and new tokens
         for slot in slots(choice.candidates):
             new = request.prompt_tokens - choice.tokens_at(slot)
@@ -70,14 +68,13 @@ class Preble(StatelessPolicy):
     match if this exceeds half of the prompt, or else of all workers.
 
     Rebalancing: a match whose queue, per capacity, is more than 1.5 times the shortest one with this request in it is
-    skipped for the shortest. Unit of fairness: none.
+    skipped for the shortest. Unit of fairness: none. See RoutePolicy.
     """
 
     def __init__(self, _config: RoutePolicyConfig) -> None:
         pass
 
     def select(self, request: RouteRequest, choice: Candidates) -> int:
-        """See RoutePolicy."""
         queues = choice.queues
         shortest = queues.least(choice.candidates)
         if 2 * choice.longest_tokens <= request.prompt_tokens:

@@ -16,7 +16,7 @@ NO_PARENT = -1
 
 
 class MooncakeLines:
-    """A reader of the lines of Mooncake's trace."""
+    """A reader of the lines of Mooncake's trace. See LineFormat."""
 
     name = "Mooncake's trace"
     marks = frozenset({"input_length", "output_length", "text_input", "hash_ids"})
@@ -27,7 +27,6 @@ class MooncakeLines:
         self._sessions = Sessions("mooncake")
 
     def rows(self, line: Fields) -> list[TraceRow]:
-        """See LineFormat."""
         return [self._sessions.add(self._turn(line))]
 
     def _turn(self, line: Fields) -> RecordedTurn:
@@ -46,7 +45,7 @@ class MooncakeLines:
 
 
 class BailianLines:
-    """A reader of the lines of Bailian's trace. A chat waits for the answer to its parent."""
+    """A reader of the lines of Bailian's trace. A chat waits for the answer to its parent. See LineFormat."""
 
     name = "Bailian's trace"
     marks = frozenset({"chat_id", "parent_chat_id"})
@@ -58,7 +57,6 @@ class BailianLines:
         self._chats: dict[int, tuple[int, str]] = {}  # position and interaction by chat
 
     def rows(self, line: Fields) -> list[TraceRow]:
-        """See LineFormat."""
         chat = whole(required(line, "chat_id"), "chat_id", 0, LARGEST_ID)
         parent = whole(line.get("parent_chat_id", NO_PARENT), "parent_chat_id", NO_PARENT, LARGEST_ID)
         before = self._chats.get(parent)

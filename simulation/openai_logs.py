@@ -35,7 +35,7 @@ WHY = {
 
 
 class RequestLog:
-    """A reader of the lines of a request log."""
+    """A reader of the lines of a request log. See LineFormat."""
 
     name = "a request log"
     marks = frozenset({"usage", "body", "response", "prompt", "input", "choices", "output", *INPUT, *OUTPUT})
@@ -45,7 +45,6 @@ class RequestLog:
         self._left_out: Counter[str] = Counter()
 
     def rows(self, line: Fields) -> list[TraceRow]:
-        """See LineFormat."""
         why = _unwanted(line)
         if why:
             self._left_out[why] += 1

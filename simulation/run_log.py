@@ -29,7 +29,6 @@ class RunLog:
     _totals: dict[str, int] = field(default_factory=dict)
 
     def ended(self, call: SimulatedCall) -> None:
-        """Record `call`, which has its outcome."""
         self.calls.append(call)
 
     def served(self, worker: str, life: int, account: Account, now: float) -> None:
@@ -68,6 +67,5 @@ class CountingRunLog(RunLog):
         self._on_ended = on_ended
 
     def ended(self, call: SimulatedCall) -> None:
-        """See RunLog."""
         super().ended(call)
         self._on_ended()

@@ -65,7 +65,6 @@ class LeaseLink:
 
     @property
     def gateways(self) -> int:
-        """The number of gateways that this one assumes."""
         return self._loop.gateways
 
     def join(self) -> None:

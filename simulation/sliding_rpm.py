@@ -52,10 +52,8 @@ class SlidingRpm:
         """See ThrottleRule; only admitted calls count."""
 
     def configure(self, profiles: Profiles) -> None:
-        """See ThrottleRule."""
         self._limit = profiles.limits.user_per_minute
 
     def check_invariants(self) -> None:
-        """See ThrottleRule."""
         for client, times in self._admitted.items():
             assert len(times) <= self._limit, f"{client}: {len(times)} calls admitted, the limit is {self._limit}"

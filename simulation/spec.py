@@ -104,12 +104,10 @@ class WorkerSpec:
         return Batcher(queue, [EOS], self.decode_run)
 
     def make_cache(self) -> PrefixCache:
-        """Make an empty cache."""
         return PrefixCache(self.kv_tokens // self.block_tokens, self.block_tokens, self.strict_paper)
 
     @property
     def limits(self) -> BatchLimits:
-        """The limits of the worker's queue and batch."""
         return BatchLimits(
             max_running=self.max_running,
             token_budget=self.token_budget,

@@ -97,7 +97,6 @@ class MeasuredProfile:
     kv_tokens: int
 
     def write(self, path: Path) -> None:
-        """Write the profile to `path` as JSON."""
         path.write_text(json.dumps(asdict(self), indent=1) + "\n")
 
     @staticmethod

@@ -15,7 +15,7 @@ from simulation.trace_rows import TraceRow
 
 
 class TraceReplay:
-    """A workload made of trace rows. A call's number is its row's position plus one."""
+    """A workload made of trace rows. A call's number is its row's position plus one. See Workload."""
 
     def __init__(self, rows: Iterable[TraceRow]) -> None:
         self._rows = list(rows)
@@ -35,13 +35,11 @@ class TraceReplay:
             self._left[row.interaction] += 1
 
     def first(self) -> Iterator[SimulatedCall]:
-        """See Workload."""
         alone = [position for position, row in enumerate(self._rows) if not row.after]
         for position in sorted(alone, key=lambda position: self._earliest[position]):
             yield self._call(position)
 
     def ended(self, call: SimulatedCall) -> Iterable[SimulatedCall]:
-        """See Workload."""
         assert call.ended_at is not None
         position = call.number - 1
         self._left[call.interaction] -= 1

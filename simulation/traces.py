@@ -107,7 +107,7 @@ class TraceWorkload:
     rate.
 
     With `starts_per_minute`, interactions begin at that rate instead, as a Poisson process, and keep their inner times.
-    For `block_tokens` see `read`.
+    For `block_tokens` see `read`. See WorkloadSpec.
     """
 
     path: Path
@@ -117,7 +117,6 @@ class TraceWorkload:
     block_tokens: int | None = None
 
     def make(self) -> TraceReplay:
-        """See WorkloadSpec."""
         return TraceReplay(self.rows())
 
     def rows(self) -> list[TraceRow]:

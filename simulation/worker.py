@@ -216,6 +216,5 @@ class SimulatedWorker:
 
 
 def attempt_of(request: Request) -> SimulatedAttempt:
-    """Return the attempt that submitted `request`."""
     assert isinstance(request.owner, SimulatedAttempt)
     return request.owner

@@ -21,22 +21,20 @@ class Workload(Protocol):
 
 @dataclass(slots=True)
 class OpenLoop:
-    """Calls at fixed times, independent of earlier outcomes."""
+    """Calls at fixed times, independent of earlier outcomes. See Workload."""
 
     calls: list[SimulatedCall]
 
     def first(self) -> Iterable[SimulatedCall]:
-        """See Workload."""
         return sorted(self.calls, key=lambda call: (call.arrival, call.number))
 
     def ended(self, call: SimulatedCall) -> Iterable[SimulatedCall]:
-        """See Workload."""
         return ()
 
 
 @dataclass(slots=True)
 class ClosedLoop:
-    """Calls that start programs, and for each call a function that returns its followers."""
+    """Calls that start programs, and for each call a function that returns its followers. See Workload."""
 
     starts: list[SimulatedCall] = field(default_factory=list)
     followers: dict[SimulatedCall, Next] = field(default_factory=dict)
@@ -52,10 +50,8 @@ class ClosedLoop:
         return call
 
     def first(self) -> Iterable[SimulatedCall]:
-        """See Workload."""
         return sorted(self.starts, key=lambda call: (call.arrival, call.number))
 
     def ended(self, call: SimulatedCall) -> Iterable[SimulatedCall]:
-        """See Workload."""
         then = self.followers.pop(call, None)
         return () if then is None else then(call)

@@ -14,7 +14,6 @@ _NAME = re.compile(
 
 
 def is_budget(name: str) -> bool:
-    """Return whether `name` is the name of a budget."""
     found = _NAME.fullmatch(name)
     return found is not None and (found[1] == "interaction") == (found[3] is None and found[4] is None)
 

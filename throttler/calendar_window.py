@@ -17,24 +17,19 @@ class CalendarPeriod:
 
     @property
     def name(self) -> str:
-        """See BudgetWindow."""
         return f"calendar_{self.unit}"
 
     @property
     def seconds(self) -> float:
-        """See BudgetWindow."""
         return SECONDS[self.unit]
 
     def slot(self, at: float) -> int:
-        """See BudgetWindow."""
         return _bounds(self.unit, self.zone, int(at // 900))[0]
 
     def first(self, at: float) -> int:
-        """See BudgetWindow."""
         return self.slot(at)
 
     def leaves_at(self, slot: int) -> float:
-        """See BudgetWindow."""
         return _bounds(self.unit, self.zone, slot // 900)[1]
 
 

@@ -88,7 +88,6 @@ class ThrottlerConfig(ThrottleOptions):
 
     @property
     def domain_names(self) -> frozenset[str]:
-        """Return the names in `domains`."""
         return frozenset(self._domains) - {OTHERS}
 
     @property

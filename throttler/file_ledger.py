@@ -30,7 +30,6 @@ class FileLedger:
         self._database.execute(SCHEMA)
 
     async def ask(self, requests: Sequence[BudgetRequest]) -> Sequence[BudgetReply]:
-        """See Ledger."""
         return await self._carry_out(lambda: [self._ask(request) for request in requests]) if requests else []
 
     async def restore(self, known: Iterator[tuple[BudgetRequest, dict[str, str]]]) -> None:
@@ -38,7 +37,6 @@ class FileLedger:
         await self.ask([request for request, _ in known])
 
     async def forget(self, keys: Sequence[str]) -> None:
-        """See Ledger."""
         rows = [(key, self.name) for key in keys]
         statement = "DELETE FROM budget WHERE account = ? AND process = ?"
         await self._carry_out(lambda: self._database.executemany(statement, rows))
@@ -48,7 +46,6 @@ class FileLedger:
         await asyncio.Event().wait()
 
     async def close(self) -> None:
-        """See Ledger."""
         self._database.close()
 
     def _ask(self, request: BudgetRequest) -> BudgetReply:

@@ -81,7 +81,6 @@ def _named(top: dict[str, ConfigEntry], key: str) -> dict[str, ConfigEntry]:
 
 
 def _by_name(top: dict[str, ConfigEntry], key: str) -> dict[str, ConfigEntry]:
-    """Return the entries below `key` by their normalized names."""
     found: dict[str, ConfigEntry] = {}
     for given, entry in _named(top, key).items():
         try:

@@ -30,7 +30,6 @@ class RedisLedger:
         self._epoch: bytes | None = None
 
     async def ask(self, requests: Sequence[BudgetRequest]) -> Sequence[BudgetReply]:
-        """See Ledger."""
         if self._epoch is None or not requests:
             epoch, _ = await self._in_time(self._redis.eval(script.BEAT, 1, script.EPOCH, self.name, self._settle_ms))
             known, self._epoch = self._epoch, epoch
@@ -43,7 +42,6 @@ class RedisLedger:
         return [_reply(reply) for reply in replies]
 
     async def restore(self, known: Iterator[tuple[BudgetRequest, dict[str, str]]]) -> None:
-        """See Ledger."""
         self._epoch = None
         await self.ask(())
         while chunk := [each for each, _ in zip(known, range(RESTORED), strict=False)]:
@@ -58,15 +56,12 @@ class RedisLedger:
             await self._ask([request for request, _ in chunk])
 
     async def forget(self, keys: Sequence[str]) -> None:
-        """See Ledger."""
         pipeline = self._redis.pipeline(transaction=False)
         for key in keys:
             pipeline.hdel(script.BUDGET + key, self.name)
         await self._in_time(pipeline.execute())
 
     async def listen(self, recall: Callable[[str], None]) -> None:
-        """See Ledger."""
-
         def receive(data: bytes) -> None:
             process, _, key = data.decode(errors="replace").partition(" ")
             if process != self.name:
@@ -77,7 +72,6 @@ class RedisLedger:
         )
 
     async def close(self) -> None:
-        """See Ledger."""
         await self._redis.aclose()
 
     async def _ask(self, requests: Sequence[BudgetRequest]) -> list[Any]:

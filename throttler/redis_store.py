@@ -38,7 +38,7 @@ CLIPPED = 128  # characters of a message that the log repeats
 class RedisStore:
     """One gateway's link to the shared state: its leases, and the expectations and claims that gateways exchange.
 
-    `window` counts the arrivals at this gateway.
+    `window` counts the arrivals at this gateway. See Store.
     """
 
     def __init__(
@@ -89,7 +89,6 @@ class RedisStore:
             await waiting
 
     async def run(self) -> None:
-        """See Store."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._converse())

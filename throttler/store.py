@@ -29,7 +29,7 @@ class Store(Protocol):
 
 
 class LocalStore:
-    """The store of a single gateway, which has every limit to itself (`throttler.core.quota.LocalQuota`)."""
+    """The store of a single gateway, which has every limit to itself (`throttler.core.quota.LocalQuota`). See Store."""
 
     degraded = False
     gateways = 1

@@ -17,7 +17,6 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add this command and its options to the commands of `fairlead`."""
     batch = commands.add_parser("batch", help="answer a file of requests while nobody else wants the machine")
     parser = batch.add_subparsers(metavar="ACTION", required=True).add_parser(
         "run", help="send the requests of a file, and append the answers to another"

@@ -27,7 +27,6 @@ class Concurrency:
         return max(0.0, self._resumes_at - now)
 
     def began(self) -> None:
-        """Record that a call began."""
         self.open += 1
 
     def succeeded(self) -> None:

@@ -171,7 +171,6 @@ def _retry_after(answer: HttpAnswer, default: float) -> float:
 
 
 def _line(request: BatchRequest, answer: HttpAnswer) -> dict[str, Any]:
-    """Return the line of the file of answers."""
     try:
         body = json.loads(answer.body)
     except (ValueError, RecursionError):

@@ -27,7 +27,6 @@ SERVICE = 2.0
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add this command and its options to the commands of `fairlead`."""
     parser = commands.add_parser("demo", help="compare FCFS, VTC and DLPM under a flood")
     parser.add_argument(
         "--limit",

@@ -82,7 +82,6 @@ def _cut(runs: Sequence[Evidence]) -> list[str]:
 
 
 def write_json(path: Path, bound: float, findings: Sequence[Finding], runs: Sequence[tuple[Evidence, Trial]]) -> None:
-    """Write all measurements to `path` as JSON."""
     document = {
         "bound": bound,
         "bound_seconds": in_seconds(bound, [evidence for evidence, _ in runs]),

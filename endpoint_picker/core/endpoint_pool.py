@@ -126,7 +126,6 @@ class EndpointPool:
         self._changed(member)
 
     def reports_blocks(self, address: str) -> bool:
-        """Return whether the endpoint `address` has reported blocks."""
         return isinstance(self._blocks.get(address), ReportedBlocks)
 
     def cache_changed(self, address: str, stored: Sequence[Link], evicted: Sequence[int]) -> None:
@@ -175,7 +174,6 @@ class EndpointPool:
         return self._queue.add(request)
 
     def drop(self, request: RouteRequest) -> None:
-        """Forget a request that waits."""
         self._queue.remove(request)
 
     def release(self, now: float) -> Pick | None:
@@ -191,7 +189,6 @@ class EndpointPool:
         return any(address not in self._full and not self._must_wait(request, address) for address in able)
 
     def _must_wait(self, request: RouteRequest, address: str) -> bool:
-        """Return whether `request` has to wait for a long miss at `address`."""
         misses = self._misses.get(address)
         if misses is None or not misses.is_long(request.prompt_tokens):
             return False
@@ -292,11 +289,9 @@ class EndpointPool:
         self._queue.charge(request.client, -self._prompt_charge(request))
 
     def outstanding(self, address: str) -> int:
-        """Return the requests that the endpoint `address` has now."""
         return self._member(address).outstanding
 
     def check_invariants(self) -> None:
-        """Raise AssertionError with detail when the state is impossible."""
         self._dispatcher.check_invariants()
         self._queue.check_invariants()
         full = {address for address in self._blocks if self._is_full(self._member(address))}

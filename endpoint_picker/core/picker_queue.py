@@ -142,7 +142,6 @@ class PickerQueue:
             self._counters.rest(tenant)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError with detail when the state is impossible."""
         self._counters.check_invariants()
         self._note_changed()
         for client, queue in self._waiting.items():

@@ -125,7 +125,6 @@ class ServiceCounters:
         return [name for name in self._accounts if not self._accounts.is_idle(name)]
 
     def check_invariants(self) -> None:
-        """Raise AssertionError with detail when the state is impossible."""
         self._accounts.check_invariants()
         for name, account in self._accounts.items():
             expected = account.unsent.applied(account.sent.applied(account.shared))

@@ -87,7 +87,6 @@ class InferencePool:
         return self._pools.is_current and (self._pods is None or self._pods.is_current)
 
     async def follow(self, changed: Changed) -> None:
-        """See EndpointSource."""
         watching: asyncio.Task[None] | None = None
 
         async def tell() -> None:

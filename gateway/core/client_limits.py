@@ -88,7 +88,6 @@ class OpenCallLimiter:
 
     @property
     def count(self) -> int:
-        """Return the number of open calls."""
         return self._open.held
 
     def open(self, client: str, protected: bool) -> None:
@@ -105,11 +104,9 @@ class OpenCallLimiter:
             raise QueueFull(f"{message}; max_streams={self._open.whole}", RETRY_SECONDS)
 
     def close(self, client: str) -> None:
-        """Release one open call of `client`."""
         self._open.give_back(client, 1)
 
     def check_invariants(self) -> None:
-        """See DynamicThreshold."""
         self._open.check_invariants()
 
 
@@ -131,9 +128,7 @@ class HeldBytesLimiter:
             raise ClientLimit(f"{message}; at most {held.whole}", RETRY_SECONDS)
 
     def remove(self, client: str, size: int) -> None:
-        """Count `size` bytes less, which the client has held."""
         self._held.give_back(client, size)
 
     def check_invariants(self) -> None:
-        """See DynamicThreshold."""
         self._held.check_invariants()

@@ -26,7 +26,6 @@ class OutputChunk(NamedTuple):
 
 
 def joined(chunks: Sequence[OutputChunk]) -> OutputChunk:
-    """Return consecutive chunks of one output as one chunk."""
     if len(chunks) == 1:
         return chunks[0]
     return OutputChunk(

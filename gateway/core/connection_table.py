@@ -53,7 +53,6 @@ class ConnectionTable(Generic[Connection]):
         return victim
 
     def remove(self, connection: Connection) -> None:
-        """Forget a connection that is gone."""
         self.hold(connection, 0)
         self.use(connection)
         entry = self._entries.pop(connection)

@@ -114,7 +114,6 @@ class ServiceHistory:
         return total
 
     def check_invariants(self) -> None:
-        """Raise AssertionError with detail when the state is impossible."""
         times = [point.at for point in self.points]
         assert times == sorted(times), "observations out of order"
         assert not times or times[-1] - times[0] <= HISTORY_SECONDS, f"{times[-1] - times[0]} s of history"

@@ -79,7 +79,6 @@ class StartPredictor:
         return predicted
 
     def started(self, client: str, call: str, now: float) -> None:
-        """Record that a call has started."""
         queue = self._queues.get(client)
         if queue is None or call not in queue.waiting:
             return
@@ -107,7 +106,6 @@ class StartPredictor:
         return self._usual.get(client, self._first)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError when a client's queue is impossible."""
         assert all(queue.waiting for queue in self._queues.values()), "a client without calls is kept"
         assert all(queue.seconds >= 0 and queue.starts >= 0 for queue in self._queues.values()), "a rate below 0"
         assert len(self._usual) <= MOST_CLIENTS, f"{len(self._usual)} clients are remembered"
@@ -139,7 +137,6 @@ class CallWaits:
         return found.waits(client, call, now)
 
     def started(self, client: str, worker: str, call: str, now: float) -> None:
-        """Record that a call has started."""
         if (found := self._predictors.get(worker)) is not None:
             found.started(client, call, now)
 
@@ -158,6 +155,5 @@ class CallWaits:
         return min(max(1 / rate, SHORTEST_RETRY), LONGEST_RETRY) if rate else default
 
     def check_invariants(self) -> None:
-        """Raise AssertionError when a worker's queue is impossible."""
         for found in self._predictors.values():
             found.check_invariants()

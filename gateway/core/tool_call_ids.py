@@ -74,7 +74,6 @@ def _bits(text: str, bits: int) -> int:
 
 
 def _end(digest: bytes, bits: int) -> int:
-    """Return the last `bits` of a digest."""
     return int.from_bytes(digest, "big") & (1 << bits) - 1
 
 

@@ -47,7 +47,6 @@ def samples(answer: scheduler_pb2.ListClientsResponse) -> dict[str, ClientSample
 
 
 def _siblings(client: str, fair_among: Collection[str]) -> str:
-    """Return the name of the group of the clients that are siblings of `client`."""
     if fair_among and USER_LEVEL not in fair_among:
         return client
     return tenant_of(client) if TENANT_LEVEL in fair_among else ""

@@ -78,7 +78,6 @@ class Cluster:
         return self._turns.setdefault(client, asyncio.Lock()) if size > LONG_PROMPT else nullcontext()
 
     def link(self, placed: scheduler_pb2.DispatchReply) -> WorkerLink:
-        """Return the link to the worker that `place` has returned."""
         return self._workers.link(placed.address, placed.instance)
 
     async def place(self, request: scheduler_pb2.DispatchRequest) -> scheduler_pb2.DispatchReply:

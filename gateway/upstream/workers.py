@@ -76,7 +76,6 @@ class WorkerLink:
         return attempt
 
     def abort(self, attempt: Attempt) -> None:
-        """See Attempt."""
         if self.attempts.pop(attempt.key, None) is not None and self._writer is not None:
             self._writer.pending.aborts.add(request_id=attempt.key[0], attempt=attempt.key[1])
             self._writer.flush()
@@ -248,7 +247,6 @@ class WorkerLinks:
         self._timer = None if due is None else loop.call_at(due, self._close_lost)
 
     async def close(self) -> None:
-        """Close every link."""
         if self._timer is not None:
             self._timer.cancel()
         await asyncio.gather(*self._closing, *(link.close() for link in self._links.values()))

@@ -53,7 +53,6 @@ class BacklogTable:
         return client
 
     def tenant(self, client: str) -> Mapping[int, RoutedBacklog]:
-        """Return the backlogs, by slot, of the tenant to which `client` belongs."""
         return self._tenants.get(tenant_of(client), {})
 
     def worker(self, slot: int) -> RoutedBacklog | None:
@@ -134,7 +133,6 @@ class BacklogTable:
                 yield name, slot, backlog
 
     def check_invariants(self) -> None:
-        """Raise AssertionError with detail when the state is impossible."""
         self._clients.check_invariants()
         for name, client in self._clients.items():
             assert slots(client.workers) == sorted(client.backlogs), f"{name}: workers {client.workers:b}"

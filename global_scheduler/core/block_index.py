@@ -28,7 +28,6 @@ class BlockIndex:
         return self._tree.blocks
 
     def matches(self, chain: bytes, eligible: int) -> Matches:
-        """See BlockTree.matches."""
         return self._tree.matches(chain, eligible)
 
     def expect(self, slot: int, chain: bytes) -> bool:

@@ -229,7 +229,6 @@ class BlockTree:
             node = node.parent
 
     def check_invariants(self) -> None:
-        """Raise AssertionError with detail when the state is impossible."""
         order = {node: place for place, node in enumerate(self._firsts.values())}
         children: dict[Node, int] = dict.fromkeys(order, 0)
         for node in order:

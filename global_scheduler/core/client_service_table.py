@@ -54,7 +54,6 @@ class ClientServiceTable:
         return sum(service.weighted for service in self._clients[client].services.values())
 
     def reported(self, worker: str, client: str, service: ClientService) -> None:
-        """Record the latest report of `worker` about `client`."""
         totals = self._clients.get(client)
         if totals is None:
             totals = self._clients[client] = ClientTotals()
@@ -102,7 +101,6 @@ class ClientServiceTable:
         return found
 
     def check_invariants(self) -> None:
-        """Raise AssertionError with detail when the state is impossible."""
         for client, totals in self._clients.items():
             services = totals.services.values()
             assert services, f"{client} is remembered for nothing"

@@ -154,7 +154,6 @@ class Dispatcher:
         return member
 
     def reported(self, member: Member, load: WorkerLoad, now: float) -> None:
-        """Record the worker's load."""
         self._fleet.reported(member, load, now)
 
     def progressed(self, member: Member, cached: Sequence[BlockRun], evicted: bytes) -> None:
@@ -205,7 +204,6 @@ class Dispatcher:
         return {model: overload.update(pools[model], now) for model, overload in self._overload.items()}
 
     def check_invariants(self) -> None:
-        """Raise AssertionError with detail when the state is impossible."""
         for part in (self.policy, self._below, self._index, self._slower, self._fleet):
             part.check_invariants()
         outstanding: dict[str, int] = {}

@@ -141,7 +141,6 @@ class Fleet:
         return self._members.get(worker)
 
     def at(self, slot: int) -> Member:
-        """Return the member in `slot`, which must be taken."""
         return self._by_slot[slot]
 
     def is_current(self, member: Member) -> bool:
@@ -179,7 +178,6 @@ class Fleet:
             self._available &= ~(1 << silent.slot)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError with detail when the state is impossible."""
         self.queues.check_invariants()
         self.all_queues.check_invariants()
         assert len(self._by_slot) == len(self._members), "a slot is given twice"

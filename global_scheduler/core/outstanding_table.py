@@ -92,7 +92,6 @@ class OutstandingTable:
             del self._occupied[bisect_left(self._occupied, at)]
 
     def check_invariants(self) -> None:
-        """Raise AssertionError with detail when the state is impossible."""
         for slot, length in self._lengths.items():
             assert length >= 0, f"slot {slot}: {length} requests"
             expected = level(length, self._capacities[slot])

@@ -43,6 +43,5 @@ class RecentFairness:
         self._began, self._bases = now, {client: weighted(client) for client in waiting}
 
     def check_invariants(self) -> None:
-        """Raise AssertionError with detail when the state is impossible."""
         assert self.index is None or 0 < self.index <= 1 + 1e-9, f"Jain's index is {self.index}"
         assert (self.index is None) == (self.clients < 2), f"{self.clients} clients, index {self.index}"

@@ -79,7 +79,6 @@ class SlowerIndex:
         return nested[::-1]
 
     def check_invariants(self) -> None:
-        """Raise AssertionError with detail when the state is impossible."""
         for index in self._tiers.values():
             index.check_invariants()
 

@@ -125,7 +125,6 @@ class CompletedStep:
     result: StepResult
 
     def wait(self) -> StepResult:
-        """See PendingStep."""
         return self.result
 
 

@@ -93,7 +93,6 @@ class ClassTurns:
     def divide(
         self, now: float, running: Collection[Request], can_enter: bool
     ) -> tuple[list[Request], dict[Request, int]]:
-        """See Turns."""
         lower = {request: None for request in self._queue.running if request.background}
         if not lower and not self._waiting.waiting:
             self._floor.served()

@@ -56,7 +56,6 @@ class EngineCache:
         self._changes[digest] = parent
 
     def arrived(self, request: Request) -> None:
-        """See BlockCache."""
         self.match(request)
 
     def match(self, request: Request) -> int:
@@ -93,7 +92,6 @@ class EngineCache:
         return False
 
     def preempted(self, request: Request) -> None:
-        """See BlockCache."""
         self.finished(request)
         self.match(request)
 

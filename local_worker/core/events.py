@@ -183,7 +183,6 @@ class WorkerUpdate:
 
 
 def joined(tokens: Sequence[RequestTokens]) -> RequestTokens:
-    """Return consecutive tokens of one request, at least one event, as one event."""
     first, last = tokens[0], tokens[-1]
     if first is last:
         return first

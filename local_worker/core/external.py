@@ -80,7 +80,6 @@ class ExternalQueue(RequestQueue[EngineCache]):
         return len(self.waiting) - sum(map(len, self._aside.values()))
 
     def select(self, tokens: int, places: int) -> list[Request]:
-        """See RequestQueue."""
         if len(self._misses) < self._misses.most:
             for client in [client for client in self._aside if not self._misses.has(client)]:
                 self._put_back(min(self._aside[client], key=lambda waiting: (waiting.background, waiting.arrival)))
@@ -153,13 +152,11 @@ class ExternalQueue(RequestQueue[EngineCache]):
         policy.preempted(request)
 
     def abort(self, request: Request) -> None:
-        """See RequestQueue."""
         if request in self._aside.get(request.client, ()):
             self._put_back(request)
         super().abort(request)
 
     def finish(self, request: Request) -> None:
-        """See RequestQueue."""
         super().finish(request)
         self.started(request)
 

@@ -150,7 +150,6 @@ class WorkerMachine:
         self._HANDLERS[type(stimulus)](self, stimulus, now)
 
     def state(self, request: Request) -> RequestState:
-        """Return the state of a request that was submitted."""
         if request in self.queue.running:
             return RUNNING
         return WAITING if request in self.queue.waiting else ENDED

@@ -34,15 +34,12 @@ class NoText:
     """The Text of an output whose tokens are not decoded."""
 
     def push(self, tokens: Sequence[int]) -> tuple[str, str]:
-        """See Text."""
         return "", ""
 
     def rest(self) -> str:
-        """See Text."""
         return ""
 
     def token_bytes(self, token: int) -> bytes:
-        """See Text."""
         return b""
 
 
@@ -50,7 +47,7 @@ class OutputText:
     """Decodes tokens, and holds back text that may be the beginning of a stop string.
 
     `generated` are the output tokens of earlier attempts. Their released text was sent already. The text that they held
-    back was not sent, and is released with this attempt's tokens.
+    back was not sent, and is released with this attempt's tokens. See Text.
     """
 
     def __init__(
@@ -63,7 +60,6 @@ class OutputText:
             self._stops.push(decoder.push(token))
 
     def push(self, tokens: Sequence[int]) -> tuple[str, str]:
-        """See Text."""
         released = ""
         for token in tokens:
             text, stop = self._stops.push(self._decoder.push(token))
@@ -73,12 +69,10 @@ class OutputText:
         return released, ""
 
     def rest(self) -> str:
-        """See Text."""
         text, stop = self._stops.push(self._decoder.flush())
         return text if stop else text + self._stops.flush()
 
     def token_bytes(self, token: int) -> bytes:
-        """See Text."""
         return self._decoder.token_bytes(token)
 
 
@@ -150,12 +144,10 @@ class EngineText:
         self._arrived += text
 
     def push(self, tokens: Sequence[int]) -> tuple[str, str]:
-        """See Text."""
         text, self._arrived = self._arrived, ""
         return self._stops.push(text, len(tokens))
 
     def rest(self) -> str:
-        """See Text."""
         return self._stops.flush()
 
     def token_bytes(self, token: int) -> bytes:

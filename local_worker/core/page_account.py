@@ -175,15 +175,12 @@ class PageGroup(PageAccount):
 
     @property
     def first_leaf(self) -> "ClientAccount":
-        """See PageAccount."""
         return next(iter(self.members.values())).first_leaf
 
     def has_unneeded(self) -> bool:
-        """See PageAccount."""
         return len(self.gives) > 0
 
     def has_pages(self) -> bool:
-        """See PageAccount."""
         return len(self.spares) > 0
 
 
@@ -211,7 +208,6 @@ class ClientAccount(PageAccount):
 
     @property
     def first_leaf(self) -> "ClientAccount":
-        """See PageAccount."""
         return self
 
     def add(self, units: int, idle: int, running: int) -> None:
@@ -257,11 +253,9 @@ class ClientAccount(PageAccount):
         return max(0, self.idle - self._likely) if self.pages.gives_unneeded() else 0
 
     def has_unneeded(self) -> bool:
-        """See PageAccount."""
         return self.idle > self._likely and self.pages.gives_unneeded()
 
     def has_pages(self) -> bool:
-        """See PageAccount."""
         return self.pages.gives_any
 
     @property

@@ -171,7 +171,6 @@ class LateMasks:
         return again
 
     def left(self, request: Request) -> None:
-        """Forget `request`, which has left the running batch."""
         self._late.pop(request, None)
         self._ready.pop(request, None)
 
@@ -200,7 +199,6 @@ class StepLoad(NamedTuple):
 
     @classmethod
     def of(cls, slices: Iterable[Slice]) -> "StepLoad":
-        """Return the load of a step of `slices`."""
         tokens = context = pairs = 0
         for piece in slices:
             count = piece.stop - piece.start

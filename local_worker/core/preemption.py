@@ -69,7 +69,6 @@ class Preemption:
         self.yielding, self._entered, self._promised = set(), set(), set()
 
     def entered(self, request: Request) -> None:
-        """Record that `request` has entered the batch in this step."""
         self._entered.add(request)
         self._lost.pop(request, None)
 
@@ -123,7 +122,6 @@ class Preemption:
         return entering in self._promised
 
     def _others_for(self, entering: Request) -> list[Request]:
-        """Return the requests of the other class that give way to `entering`."""
         if not self._others or self._pages(entering) > self._most_pages:
             return []
         return [request for request in self._others if self._can_leave(request)]

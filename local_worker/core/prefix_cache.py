@@ -38,7 +38,6 @@ class BlocksUnderway:
             self._owners.setdefault(digest, request)
 
     def cached(self, digest: int) -> None:
-        """Remove a block that is cached now."""
         self._owners.pop(digest, None)
 
     def left(self, request: Request) -> None:
@@ -57,7 +56,7 @@ class PrefixCache:
     request).
 
     With `strict_paper` the least recently used page is evicted first, whoever has used it and whatever waits, as in the
-    papers' systems.
+    papers' systems. See BlockCache.
     """
 
     def __init__(self, pages: int, block_tokens: int, strict_paper: bool = False) -> None:
@@ -204,7 +203,6 @@ class PrefixCache:
             request.shared = index + 1
 
     def preempted(self, request: Request) -> None:
-        """See BlockCache."""
         self._release(request)
         self._fair.preempted(request)
         request.pages, request.shared = [], 0
@@ -314,7 +312,6 @@ class PrefixCache:
             self.has_new_report |= self._report != earlier
 
     def report(self) -> PageReport:
-        """See BlockCache."""
         self.has_new_report = False
         return self._report
 

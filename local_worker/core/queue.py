@@ -122,7 +122,6 @@ class RequestQueue(Generic[Cache]):
         )
 
     def policy_of(self, request: Request) -> QueuePolicy:
-        """Return the policy of the class of `request`."""
         return self._policies[request.background]
 
     def submit(self, request: Request, now: float) -> Request | None:

@@ -40,11 +40,9 @@ class WaitingQueue:
 
     @property
     def background(self) -> int:
-        """The number of waiting requests of the background class."""
         return len(self._background)
 
     def _of(self, request: Request) -> dict[Request, float]:
-        """Return the waiting requests of the class of `request`."""
         return self._background if request.background else self._since
 
     @property

@@ -18,7 +18,7 @@ WINDOW = 64  # number of last tokens that determine the next one
 
 class FakeEngine:
     """An engine whose next token is a function of the model, the last tokens and the position, never of the rest of the
-    batch."""
+    batch. See Engine."""
 
     def __init__(
         self,
@@ -66,7 +66,6 @@ class FakeEngine:
         """See Engine."""
 
     def close(self) -> None:
-        """See Engine."""
         self._matchers.close()
 
     def _write(self, piece: Slice) -> None:

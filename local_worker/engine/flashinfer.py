@@ -65,7 +65,6 @@ class FlashInfer:
         return tuple(self._wrappers)
 
     def plan(self, slices: Sequence[Slice]) -> None:
-        """See Attention."""
         self._tables = PageTables(slices, self._kv.block_tokens, self._kv.device, self._lists)
         self._staged.wait()
         for kind, wrapper in self._wrappers.items():
@@ -73,7 +72,6 @@ class FlashInfer:
         self._staged.set()
 
     def attend(self, layer: int, step: LayerStep) -> torch.Tensor:
-        """See Attention."""
         kind = _kind(self._kv, layer, step)
         if kind not in self._wrappers:
             self._wrappers[kind] = flashinfer.BatchPrefillWithPagedKVCacheWrapper(
@@ -125,7 +123,6 @@ class FlashInferGraph:
         self._staged.set()
 
     def attend(self, layer: int, step: LayerStep) -> torch.Tensor:
-        """See Attention."""
         return _run(self._wrappers[_kind(self._kv, layer, step)], self._kv, layer, step)
 
 

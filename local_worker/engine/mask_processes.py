@@ -35,7 +35,6 @@ class MaskProcess:
         return mask
 
     def close(self) -> None:
-        """End the process."""
         self._connection.close()
 
 

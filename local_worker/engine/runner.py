@@ -59,7 +59,7 @@ class TransformersEngine:
 
     On CUDA it runs ahead: nothing in `launch` waits for the device, except that the mask of a constrained output waits
     for the previous step's tokens while the device computes the logits. On the CPU it does not, since planning and
-    computing would share the same cores, and overlap would gain about one percent (lab/bench/README).
+    computing would share the same cores, and overlap would gain about one percent (lab/bench/README). See Engine.
     """
 
     def __init__(self, model: Any, options: EngineOptions) -> None:

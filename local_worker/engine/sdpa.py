@@ -35,7 +35,6 @@ class Sdpa:
         self._keys, self._values = Scratch(), Scratch()
 
     def plan(self, slices: Sequence[Slice]) -> None:
-        """See Attention."""
         decodes = [piece for piece in slices if piece.stop - piece.start == 1]
         self._parts = []
         row = 0
@@ -59,7 +58,6 @@ class Sdpa:
         return groups
 
     def attend(self, layer: int, step: LayerStep) -> torch.Tensor:
-        """See Attention."""
         keys, values = self._kv.keys[layer], self._kv.values[layer]
         out = step.queries.new_empty(*step.queries.shape[:2], values.shape[-1])
         for part in self._parts:

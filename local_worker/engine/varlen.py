@@ -41,11 +41,9 @@ class Varlen:
         self._step: VarlenStep
 
     def plan(self, slices: Sequence[Slice]) -> None:
-        """See Attention."""
         self._step = VarlenStep(slices, self._kv, self._lists)
 
     def attend(self, layer: int, step: LayerStep) -> torch.Tensor:
-        """See Attention."""
         plan = self._step
         keys, values = (pages[layer].flatten(0, 1)[plan.slots] for pages in (self._kv.keys, self._kv.values))
         out, sums = varlen_attn(

@@ -110,7 +110,6 @@ def _refused(parts: list[tuple[str, dict[str, Any]]]) -> dict[str, list[str]]:
 
 
 def _with_pattern(error: str, parts: list[tuple[str, dict[str, Any]]]) -> list[str]:
-    """Return the places of the patterns that an error shows."""
     written = [(place, pattern) for place, part in parts for pattern in _patterns(part)]
     shown = [(place, pattern) for place, pattern in written if _as_shown(pattern) in error]
     longest = max((len(pattern) for _, pattern in shown), default=0)  # the others may be parts of it
@@ -135,7 +134,6 @@ def _listed(places: list[str]) -> str:
 
 
 def _parts(place: str, schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield a schema and all schemas within it with their places."""
     if not isinstance(schema, dict):
         return
     if is_group(schema):

@@ -34,11 +34,9 @@ class LongMisses(Generic[Prompt]):
 
     @property
     def long(self) -> list[Prompt]:
-        """The long misses at the engine."""
         return list(self._long.values())
 
     def has(self, client: str) -> bool:
-        """Return whether `client` has a long miss at the engine."""
         return client in self._long
 
     def is_long(self, missing: int) -> bool:

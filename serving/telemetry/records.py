@@ -83,7 +83,6 @@ class InteractionRecord:
 
     @property
     def trace_name(self) -> tuple[str, str, str]:
-        """See CallRecord."""
         return self.client, self.app, self.interaction
 
 

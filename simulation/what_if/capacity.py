@@ -26,11 +26,9 @@ class Backlog:
         self._open_calls = open_calls
 
     def first(self) -> Iterable[SimulatedCall]:
-        """See Workload."""
         return islice(self._calls, self._open_calls)
 
     def ended(self, call: SimulatedCall) -> Iterable[SimulatedCall]:
-        """See Workload."""
         assert call.ended_at is not None
         for following in islice(self._calls, 1):
             following.arrival = call.ended_at

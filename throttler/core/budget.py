@@ -57,6 +57,7 @@ class SlidingSpan:
 
     An amount is counted for at most 1 / SLICES of the window too long and never too short, so no true sliding window
     holds more than the limit, and an account takes the memory of SLICES numbers however many calls it makes.
+    See BudgetWindow.
     """
 
     name: str
@@ -64,15 +65,12 @@ class SlidingSpan:
     is_calendar: bool = False
 
     def slot(self, at: float) -> int:
-        """See BudgetWindow."""
         return int(at * SLICES // self.seconds)
 
     def first(self, at: float) -> int:
-        """See BudgetWindow."""
         return self.slot(at) - SLICES
 
     def leaves_at(self, slot: int) -> float:
-        """See BudgetWindow."""
         return (slot + 1) * self.seconds / SLICES + self.seconds
 
 

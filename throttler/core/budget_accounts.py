@@ -118,7 +118,6 @@ class BudgetAccounts:
             self._spend(found, -amount)
 
     def close(self, key: str) -> None:
-        """Forget an account that has ended, of an interaction that has closed."""
         if self._accounts.pop(key, None) is not None and self._is_shared:
             self._closed[key] = None
 
@@ -193,7 +192,6 @@ class BudgetAccounts:
         found.refused, found.refused_until = 0, now + LONGEST_PATIENCE / 2
 
     def check_invariants(self) -> None:
-        """Raise AssertionError with detail when the state is impossible."""
         for key, found in self._accounts.items():
             assert all(amount >= 0 for amount in found.own.values()), f"{key}: {found.own}"
             for slots, total in ((found.own, found.own_total), (found.others, found.others_total)):

@@ -24,7 +24,6 @@ class BudgetEntry(NamedTuple):
     slots: Mapping[int, int]
 
     def text(self) -> str:
-        """Return the entry as it is stored."""
         slots = ",".join(f"{slot}:{amount}" for slot, amount in self.slots.items())
         return f"{self.version};{self.at};{self.held};{slots}"
 

@@ -218,7 +218,6 @@ class Budgets:
                 self.accounts.close(limit.account.key)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError with detail when the state is impossible."""
         self.accounts.check_invariants()
 
     def _limits(self, caller: Caller, interaction: InteractionKey | None = None) -> Iterator[_Limit]:

@@ -42,7 +42,6 @@ def limits_of(caller: Caller, user: int | None, app: int | None, tenant: int | N
 
 
 def call_limits(profiles: Profiles, caller: Caller) -> list[CallerLimit]:
-    """Return the limits of `caller` on calls."""
     limits = profiles.limits
     return limits_of(caller, limits.user_per_minute, profiles.app(caller.app).per_minute, limits.tenant_per_minute)
 
@@ -58,7 +57,6 @@ def call_caps(profiles: Profiles, caller: Caller) -> list[QuotaAccount]:
 
 
 def user_account(profiles: Profiles, client: str) -> QuotaAccount:
-    """Return the account in which the calls of `client` count towards its own limit."""
     caller = Caller(tenant_of(client), client, "")
     [limit] = limits_of(caller, profiles.limits.user_per_minute, None, None)
     return limit.account

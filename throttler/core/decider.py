@@ -195,7 +195,6 @@ class Decider:
         return closed
 
     def check_invariants(self) -> None:
-        """Raise AssertionError with detail when the state is impossible."""
         self._throttle.check_invariants()
         self._interactions.check_invariants()
         self._expectations.check_invariants()

@@ -97,7 +97,6 @@ class Expectations:
         return {subject: LearnedMedian(median(seen.medians), len(seen.medians)) for subject, seen in self._seen.items()}
 
     def replace_remote(self, views: Iterable[Mapping[ExpectationSubject, LearnedMedian]]) -> None:
-        """Replace the medians of the other gateways by `views`."""
         self._elsewhere = {}
         for view in views:
             for subject, learned in view.items():

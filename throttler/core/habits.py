@@ -72,7 +72,6 @@ class Habits:
         self._apps: dict[tuple[str, str], AppHabits] = {}
 
     def of(self, tenant: str, app: str) -> AppHabits:
-        """Return the habits of a tenant's app."""
         found = self._apps.get((tenant, app))
         if found is None:
             if len(self._apps) == SUBJECTS:

@@ -214,7 +214,6 @@ class Interactions:
             self._unreported.append(self._close(longest, Close.CROWDED, now))
 
     def _wake(self, key: InteractionKey) -> InteractionState | None:
-        """Remove `key` from the idle interactions."""
         idle = self._idle.get(key.client, {})
         found = idle.pop(key, None)
         if found is not None and not idle:
@@ -239,7 +238,6 @@ class Interactions:
         return InteractionState(key, claim.opened - self._unix_offset, claim.stage)
 
     def _claim_for(self, found: InteractionState) -> TokenClaim:
-        """Return the claim of the token for the interaction's next call."""
         return TokenClaim(to_microsecond(found.opened + self._unix_offset), found.calls)
 
     def _claim(self, key: InteractionKey, token: bytes, now: float) -> TokenClaim | None:

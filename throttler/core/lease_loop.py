@@ -90,7 +90,6 @@ class LeaseLoop(Generic[Waiter]):
         self._reports = self._exchange.heartbeat_answered(gateways, now)
 
     def replied(self, requests: Sequence[LeaseRequest], replies: Sequence[LeaseReply], now: float) -> list[Waiter]:
-        """Apply the replies to requests, and return the waiters that need wait no longer."""
         end = self._exchange.end(requests, replies, self._asked_at, now)
         self._held |= dict.fromkeys(end.held, now + RECALL_SECONDS)
         return self._released(end.settled)

@@ -66,7 +66,7 @@ class _Lease:
 class LeasedQuota:
     """The quota of one of several gateways, which starts degraded.
 
-    `gateways` is the assumed number of gateways until `set_gateways` is called.
+    `gateways` is the assumed number of gateways until `set_gateways` is called. See Quota.
     """
 
     def __init__(self, seconds: float, gateways: int = 1) -> None:
@@ -79,7 +79,6 @@ class LeasedQuota:
         self._due: dict[str, QuotaAccount] = {}
 
     def allowance(self, account: QuotaAccount, now: float) -> int:
-        """See Quota."""
         if self.degraded:
             return max(1, account.limit // self.gateways)
         lease = self._leases.get(account.key)
@@ -88,14 +87,12 @@ class LeasedQuota:
         return min(lease.capacity, account.limit) if now < lease.valid_until else 0
 
     def may_grow(self, account: QuotaAccount, used: int, now: float) -> bool:
-        """See Quota."""
         if self.degraded or used >= account.limit:
             return False
         lease = self._leases.get(account.key)
         return lease is None or now >= lease.refused_until
 
     def counted(self, account: QuotaAccount, used: int, now: float) -> None:
-        """See Quota."""
         if self.degraded:
             return
         lease, batch = self._leases.get(account.key), max(1, account.limit // (2 * self.gateways))
@@ -173,7 +170,6 @@ class LeasedQuota:
         self._joined = now
 
     def check_invariants(self) -> None:
-        """See Quota."""
         last = float("-inf")
         for key, lease in self._leases.items():
             assert lease.capacity >= 0, f"{key}: holds {lease.capacity}"

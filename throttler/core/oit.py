@@ -17,7 +17,7 @@ from throttler.core.windows import SlidingWindow, growable
 
 
 class Oit:
-    """A throttle that refuses calls only while the pool is overloaded, and never a protected call."""
+    """A throttle that refuses calls only while the pool is overloaded, and never a protected call. See ThrottleRule."""
 
     protects = True
 
@@ -26,7 +26,6 @@ class Oit:
         self._profiles = profiles
 
     def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
-        """See ThrottleRule."""
         limits = call_limits(self._profiles, caller)
         caps = call_caps(self._profiles, caller) if protected else []
         if overloaded and (lacking := self._lacking(limits, caps, now)):
@@ -46,23 +45,18 @@ class Oit:
         return Admitted(protected)
 
     def enforces(self, overloaded: bool) -> bool:
-        """See ThrottleRule."""
         return overloaded
 
     def accounts(self, caller: Caller) -> Sequence[QuotaAccount]:
-        """See ThrottleRule."""
         return [limit.account for limit in call_limits(self._profiles, caller)]
 
     def refused(self, client: str, now: float) -> None:
-        """See ThrottleRule."""
         self.window.arrived(user_account(self._profiles, client), now)
 
     def configure(self, profiles: Profiles) -> None:
-        """See ThrottleRule."""
         self._profiles = profiles
 
     def check_invariants(self) -> None:
-        """See ThrottleRule."""
         self.window.check_invariants()
 
     def _lacking(self, limits: Sequence[CallerLimit], caps: Sequence[QuotaAccount], now: float) -> QuotaAccount | None:

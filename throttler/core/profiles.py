@@ -109,7 +109,6 @@ class Profiles:
         object.__setattr__(self, "default", self.apps.get(DEFAULT_APP, plain))
 
     def app(self, name: str) -> AppProfile:
-        """Return the profile of the app `name`, or the default profile."""
         return self.apps.get(name, self.default)
 
     def price(self, model: str) -> Price:
@@ -118,7 +117,6 @@ class Profiles:
 
     @property
     def has_budgets(self) -> bool:
-        """Whether there is any budget."""
         return bool(self.limits.budgets or any(self.tenants.values()) or any(app.budgets for app in self.apps.values()))
 
     def budgets(self, tenant: str, app: str) -> Sequence[Budget]:
@@ -127,7 +125,6 @@ class Profiles:
         return list(({each.name: each for each in self.limits.budgets} | {each.name: each for each in own}).values())
 
     def interaction_budgets(self, app: str) -> Sequence[Budget]:
-        """Return the budgets of each interaction of `app`."""
         return [budget for budget in self.budgets("", app) if budget.per == "interaction"]
 
 

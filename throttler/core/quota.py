@@ -37,14 +37,12 @@ class Quota(Protocol):
 
 
 class LocalQuota:
-    """The quota of a single gateway, which may use every limit alone."""
+    """The quota of a single gateway, which may use every limit alone. See Quota."""
 
     def allowance(self, account: QuotaAccount, now: float) -> int:
-        """See Quota."""
         return account.limit
 
     def may_grow(self, account: QuotaAccount, used: int, now: float) -> bool:
-        """See Quota."""
         return False
 
     def counted(self, account: QuotaAccount, used: int, now: float) -> None:

@@ -11,7 +11,7 @@ from throttler.core.windows import FixedWindow, SlidingWindow, growable
 
 
 class Rpm:
-    """A throttle that limits the calls of each user, app and tenant in every minute of the clock."""
+    """A throttle that limits the calls of each user, app and tenant in every minute of the clock. See ThrottleRule."""
 
     protects = False
 
@@ -31,28 +31,23 @@ class Rpm:
         return Admitted(protected)
 
     def enforces(self, overloaded: bool) -> bool:
-        """See ThrottleRule."""
         return True
 
     def accounts(self, caller: Caller) -> Sequence[QuotaAccount]:
-        """See ThrottleRule."""
         return [limit.account for limit in call_limits(self._profiles, caller)]
 
     def refused(self, client: str, now: float) -> None:
-        """See ThrottleRule."""
         self.window.arrived(user_account(self._profiles, client), now)
 
     def configure(self, profiles: Profiles) -> None:
-        """See ThrottleRule."""
         self._profiles = profiles
 
     def check_invariants(self) -> None:
-        """See ThrottleRule."""
         self.window.check_invariants()
 
 
 class Unlimited:
-    """A throttle that admits every call and counts no arrivals."""
+    """A throttle that admits every call and counts no arrivals. See ThrottleRule."""
 
     protects = False
 
@@ -60,11 +55,9 @@ class Unlimited:
         self.window = SlidingWindow(WINDOW_SECONDS, LocalQuota())
 
     def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
-        """See ThrottleRule."""
         return Admitted(protected)
 
     def enforces(self, overloaded: bool) -> bool:
-        """See ThrottleRule."""
         return False
 
     def accounts(self, caller: Caller) -> Sequence[QuotaAccount]:

@@ -61,7 +61,7 @@ def growable(window: Window, accounts: Iterable[QuotaAccount], now: float) -> Qu
 
 
 class SlidingWindow:
-    """A window over the last `seconds` before each arrival; arrivals beyond the allowance count too."""
+    """A window over the last `seconds` before each arrival; arrivals beyond the allowance count too. See Window."""
 
     def __init__(self, seconds: float, quota: Quota) -> None:
         self.seconds = seconds
@@ -72,15 +72,12 @@ class SlidingWindow:
         return len(self._arrivals)
 
     def fits(self, account: QuotaAccount, now: float) -> bool:
-        """See Window."""
         return self.used(account.key, now) < self._quota.allowance(account, now)
 
     def may_grow(self, account: QuotaAccount, now: float) -> bool:
-        """See Window."""
         return self._quota.may_grow(account, self.used(account.key, now), now)
 
     def arrived(self, account: QuotaAccount, now: float) -> float:
-        """See Window."""
         self._forget(now)
         key, limit = account
         used, allowance = self.used(key, now), self._quota.allowance(account, now)
@@ -95,7 +92,6 @@ class SlidingWindow:
         return times[-allowance] - (now - self.seconds) if allowance else self.seconds * ASK_AGAIN
 
     def used(self, key: str, now: float) -> int:
-        """See Window."""
         times = self._arrivals.get(key)
         if times is None:
             return 0
@@ -105,15 +101,12 @@ class SlidingWindow:
         return len(times)
 
     def reset(self, key: str, now: float) -> float:
-        """See Window."""
         return self._arrivals[key][-1] + self.seconds - now if self.used(key, now) else 0.0
 
     def accounts(self) -> list[QuotaAccount]:
-        """See Window."""
         return [QuotaAccount(key, times.maxlen or 0) for key, times in self._arrivals.items()]
 
     def exhausted(self, now: float) -> dict[QuotaAccount, float]:
-        """See Window."""
         return {
             QuotaAccount(key, len(times)): times[0] + self.seconds - now
             for key, times in self._arrivals.items()
@@ -142,6 +135,7 @@ class FixedWindow:
     """Consecutive windows of `seconds` of the clock, each of which starts its count at 0.
 
     Arrivals beyond the allowance are not counted: where gateways share a limit, the others may still admit as many.
+    See Window.
     """
 
     def __init__(self, seconds: float, quota: Quota) -> None:
@@ -151,15 +145,12 @@ class FixedWindow:
         self._counts: dict[str, tuple[int, int]] = {}  # key -> arrivals, limit
 
     def fits(self, account: QuotaAccount, now: float) -> bool:
-        """See Window."""
         return self.used(account.key, now) < self._quota.allowance(account, now)
 
     def may_grow(self, account: QuotaAccount, now: float) -> bool:
-        """See Window."""
         return self._quota.may_grow(account, self.used(account.key, now), now)
 
     def arrived(self, account: QuotaAccount, now: float) -> float:
-        """See Window."""
         used, allowance = self.used(account.key, now), self._quota.allowance(account, now)
         if used >= allowance:
             return (self._window + 1) * self.seconds - now
@@ -168,7 +159,6 @@ class FixedWindow:
         return 0.0
 
     def used(self, key: str, now: float) -> int:
-        """See Window."""
         window = int(now // self.seconds)
         if window != self._window:
             self._window = window
@@ -176,15 +166,12 @@ class FixedWindow:
         return self._counts[key][0] if key in self._counts else 0
 
     def reset(self, key: str, now: float) -> float:
-        """See Window."""
         return (self._window + 1) * self.seconds - now if self.used(key, now) else 0.0
 
     def accounts(self) -> list[QuotaAccount]:
-        """See Window."""
         return [QuotaAccount(key, limit) for key, (_, limit) in self._counts.items()]
 
     def exhausted(self, now: float) -> dict[QuotaAccount, float]:
-        """See Window."""
         if int(now // self.seconds) != self._window:
             return {}
         left = (self._window + 1) * self.seconds - now

@@ -64,7 +64,6 @@ class Credit:
             self._in_debt &= ~bit
 
     def check_invariants(self) -> None:
-        """Raise AssertionError with detail when the state is impossible."""
         assert self._due.keys() == self._spent.keys(), "balances and due rounds of different workers"
         for slot, spent in self._spent.items():
             assert 0 <= spent < self._quantum, f"slot {slot}: {spent} spent of {self._quantum}"

@@ -93,7 +93,6 @@ class DoubleQ:
         return self._quantum if credit is None else credit.balance(slot)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError with detail when the state is impossible."""
         self._credits.check_invariants()
         for credit in self._credits.values():
             credit.check_invariants()

@@ -112,7 +112,6 @@ class LeastDelay:
         return {(name, slot): (each.requests, each.work) for name, slot, each in self._backlogs.outstanding()}
 
     def check_invariants(self) -> None:
-        """Raise AssertionError with detail when the state is impossible."""
         self._backlogs.check_invariants()
         assert self._output >= 0, f"an average output of {self._output}"
 

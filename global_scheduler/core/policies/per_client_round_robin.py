@@ -10,17 +10,15 @@ from serving.bounded_client_map import BoundedClientMap
 
 
 class PerClientRoundRobin(StatelessPolicy):
-    """Choose the next slot after the client's last one in this pool, cyclically."""
+    """Choose the next slot after the client's last one in this pool, cyclically. See RoutePolicy."""
 
     def __init__(self, config: RoutePolicyConfig) -> None:
         self._last: BoundedClientMap[tuple[str, str], int] = BoundedClientMap(config.most_idle)  # by client and model
 
     def select(self, request: RouteRequest, choice: Candidates) -> int:
-        """See RoutePolicy."""
         return following(choice.candidates, self._last.get((request.client, request.model)))
 
     def placed(self, request: RouteRequest, slot: int, candidates: int, matched_tokens: int) -> int:
-        """See RoutePolicy."""
         key = (request.client, request.model)
         self._last[key] = slot
         self._last.rest(key)

@@ -4,14 +4,13 @@ from global_scheduler.core.policies.base import Candidates, RoutePolicyConfig, R
 
 
 class StatelessPolicy:
-    """A policy that keeps no accounts: it books nothing, and its events change nothing."""
+    """A policy that keeps no accounts: it books nothing, and its events change nothing. See RoutePolicy."""
 
     def placed(self, request: RouteRequest, slot: int, candidates: int, matched_tokens: int) -> int:
         """Return 0, because nothing is booked; see RoutePolicy."""
         return 0
 
     def computed(self, request: RouteRequest, slot: int, booked: int, matched_tokens: int) -> int:
-        """See RoutePolicy."""
         return booked
 
     def ended(self, request: RouteRequest, slot: int, booked: int, output_tokens: int) -> None:
@@ -28,13 +27,12 @@ class StatelessPolicy:
 
 
 class LeastLoaded(StatelessPolicy):
-    """Choose `argmin s_w / capacity` over all candidates."""
+    """Choose `argmin s_w / capacity` over all candidates. See RoutePolicy."""
 
     def __init__(self, _config: RoutePolicyConfig) -> None:
         pass
 
     def select(self, request: RouteRequest, choice: Candidates) -> int:
-        """See RoutePolicy."""
         return choice.queues.least(choice.candidates)
 
 
@@ -45,11 +43,9 @@ class RoundRobin(StatelessPolicy):
         self._last: dict[str, int] = {}
 
     def select(self, request: RouteRequest, choice: Candidates) -> int:
-        """See RoutePolicy."""
         return following(choice.candidates, self._last.get(request.model))
 
     def placed(self, request: RouteRequest, slot: int, candidates: int, matched_tokens: int) -> int:
-        """See RoutePolicy."""
         self._last[request.model] = slot
         return 0
 

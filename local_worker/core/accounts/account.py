@@ -68,7 +68,6 @@ class Account:
         return self.waiting + self.running
 
     def and_below(self) -> Iterator["Account"]:
-        """Iterate over this account and all below it."""
         yield self
         if self.members is not None:
             yield from self.members.and_below()

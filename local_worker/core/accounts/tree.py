@@ -57,7 +57,6 @@ class FairnessLevels:
 
     @property
     def are_clients_highest(self) -> bool:
-        """Whether the accounts of the highest level are those of clients."""
         return self.levels[0] is FairnessLevel.USER
 
     def path(self, client: str, interaction: str) -> Path:
@@ -113,7 +112,6 @@ class AccountTree:
 
     @property
     def clients(self) -> Collection[Account]:
-        """The accounts of all clients."""
         return self.by_client.values()
 
     def of(self, request: Request) -> "AccountTree":
@@ -129,7 +127,6 @@ class AccountTree:
         return [self.by_client[name]] if name in self.by_client else []
 
     def waiting(self, client: str) -> int:
-        """Return the number of a client's waiting requests."""
         account = self.by_client.get(client)
         return 0 if account is None else account.waiting
 
@@ -320,7 +317,7 @@ class ClassedAccounts:
 
     The class is the level above the highest one. Between classes there are no shares: interactive requests go first,
     and those of the background class get what they leave. Therefore nothing that is counted in one tree (weights,
-    shares of memory, rounds) depends on the requests of the other class.
+    shares of memory, rounds) depends on the requests of the other class. See AccountTree.
     """
 
     def __init__(self, interactive: AccountTree, background: AccountTree) -> None:
@@ -336,7 +333,6 @@ class ClassedAccounts:
         return len(self.interactive) + len(self.background)
 
     def of_client(self, name: str) -> list[Account]:
-        """See AccountTree."""
         return [tree.by_client[name] for tree in (self.interactive, self.background) if name in tree.by_client]
 
     def waiting(self, client: str) -> int:
@@ -354,7 +350,6 @@ class ClassedAccounts:
         return self.interactive.droppable + self.background.droppable
 
     def of(self, request: Request) -> AccountTree:
-        """Return the tree of the class of `request`."""
         return self.background if request.background else self.interactive
 
     def check_invariants(self, waiting: Iterable[Request], running: Iterable[Request]) -> None:

@@ -24,7 +24,6 @@ class ClientQueues:
         return self._by_client.keys()
 
     def add(self, request: Request) -> None:
-        """Append `request` to its client's queue."""
         self._by_client.setdefault(request.client, {})[request] = None
         self._count += 1
 
@@ -35,7 +34,6 @@ class ClientQueues:
         self._by_client[request.client] = dict.fromkeys(sorted(queue, key=lambda waiting: waiting.arrival))
 
     def remove(self, request: Request) -> None:
-        """Remove `request` from any position of its client's queue."""
         queue = self._by_client[request.client]
         del queue[request]
         self._count -= 1
@@ -43,5 +41,4 @@ class ClientQueues:
             del self._by_client[request.client]
 
     def first(self, client: str) -> Request:
-        """Return the client's earliest request."""
         return next(iter(self._by_client[client]))

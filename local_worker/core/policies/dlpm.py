@@ -172,7 +172,7 @@ class Dlpm:
     """DLPM, where `balance` is the deficit counter q_i, in `balance_range_micro`; it is 0 for a client never charged.
 
     `strict_paper` leaves out the additions to the paper: promotion, charges for reserved room, and waiting for a prefix
-    that another request computes.
+    that another request computes. See QueuePolicy.
     """
 
     def __init__(self, config: QueuePolicyConfig) -> None:
@@ -196,7 +196,6 @@ class Dlpm:
 
     @property
     def waiting(self) -> int:
-        """See QueuePolicy."""
         return len(self._missing)
 
     def arrived(self, request: Request) -> None:
@@ -211,7 +210,6 @@ class Dlpm:
         self._order.rank(leaf)
 
     def preempted(self, request: Request) -> None:
-        """See QueuePolicy."""
         Dlpm.arrived(self, request)
 
     def withdrawn(self, request: Request) -> None:
@@ -234,7 +232,6 @@ class Dlpm:
         return min(running, key=depth)
 
     def cached(self, digests: Sequence[int]) -> None:
-        """See QueuePolicy."""
         self._missing.cached(digests)
 
     def select(self, budget: StepBudget) -> list[Request]:
@@ -320,7 +317,6 @@ class Dlpm:
             self._order.rank_waiting(request.account)
 
     def deferred(self, request: Request) -> None:
-        """See QueuePolicy."""
         if self._charge(request, self._charging.next_output(request)):
             self._order.rank_waiting(request.account)
 

@@ -19,7 +19,7 @@ class Drr:
     """DRR, where `balance` is the debt variable C_i: a client's requests are admitted while it is positive.
 
     Clients with waiting requests or debt are visited. Of a forgotten client the credit is lost; the largest debt that
-    was ever forgotten is that of all newcomers.
+    was ever forgotten is that of all newcomers. See QueuePolicy.
     """
 
     balance_range_micro = None
@@ -42,7 +42,6 @@ class Drr:
 
     @property
     def waiting(self) -> int:
-        """See QueuePolicy."""
         return len(self._queues)
 
     def arrived(self, request: Request) -> None:
@@ -62,7 +61,6 @@ class Drr:
                 self._visited = None
 
     def preempted(self, request: Request) -> None:
-        """See QueuePolicy."""
         self._active.setdefault(request.client)
         self._queues.restore(request)
 
@@ -128,7 +126,6 @@ class Drr:
         self._charge(request, self._charging.due(request, tokens))
 
     def deferred(self, request: Request) -> None:
-        """See QueuePolicy."""
         self._charge(request, self._charging.next_output(request))
 
     def _charge(self, request: Request, micro: int) -> None:

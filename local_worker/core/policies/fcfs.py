@@ -8,7 +8,7 @@ from local_worker.core.request import Request
 
 
 class Fcfs:
-    """A queue in order of arrival; the first request that does not fit blocks all later ones."""
+    """A queue in order of arrival; the first request that does not fit blocks all later ones. See QueuePolicy."""
 
     bound_micro = None
     balance_range_micro = None
@@ -19,15 +19,12 @@ class Fcfs:
 
     @property
     def waiting(self) -> int:
-        """See QueuePolicy."""
         return len(self._queue)
 
     def arrived(self, request: Request) -> None:
-        """See QueuePolicy."""
         self._queue[request] = None
 
     def withdrawn(self, request: Request) -> None:
-        """See QueuePolicy."""
         del self._queue[request]
 
     def preempted(self, request: Request) -> None:
@@ -43,7 +40,6 @@ class Fcfs:
         """Do nothing: the order does not depend on the cache."""
 
     def select(self, budget: StepBudget) -> list[Request]:
-        """See QueuePolicy."""
         admitted = []
         for request in self._queue:
             if budget.admit(request) is None:

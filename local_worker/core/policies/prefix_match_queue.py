@@ -35,7 +35,6 @@ class PrefixMatchQueue:
         return len(self._keys) + len(self._held)
 
     def add(self, request: Request, key: RankKey) -> None:
-        """Add a waiting `request` with its `key`."""
         heapq.heappush(self._by_arrival, (request.arrival, request))
         self.move(request, key)
 
@@ -79,7 +78,6 @@ class PrefixMatchQueue:
             self.move(request, key)
 
     def key(self, request: Request) -> RankKey:
-        """Return the key of a request that is not held."""
         return self._keys[request]
 
     def hold_all(self) -> None:
@@ -139,7 +137,6 @@ class MissingBlockIndex:
         return len(self._missing)
 
     def arrived(self, request: Request, matched: int) -> None:
-        """Add `request`, which matches `matched` tokens."""
         self._missing[request] = None
         self.place(request, matched)
 
@@ -167,7 +164,6 @@ class MissingBlockIndex:
                 del self._by_block[missing]
 
     def cached(self, digests: Sequence[int]) -> None:
-        """Record that the blocks `digests` became cached."""
         self._newly_cached.extend((digest, None) for digest in digests if digest in self._by_block)
 
     def take(self, most: int) -> list[Request]:

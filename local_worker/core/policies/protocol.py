@@ -192,7 +192,6 @@ class ClassedPolicy:
 
     @property
     def waiting(self) -> int:
-        """See QueuePolicy."""
         return self.interactive.waiting + self.background.waiting
 
     def victim(self, running: Sequence[Request]) -> Request:
@@ -202,7 +201,6 @@ class ClassedPolicy:
         return self.interactive.victim(running)
 
     def cached(self, digests: Sequence[int]) -> None:
-        """See QueuePolicy."""
         self.interactive.cached(digests)
         self.background.cached(digests)
 
@@ -218,6 +216,5 @@ class ClassedPolicy:
         return self.interactive.balance(client)
 
     def check_invariants(self) -> None:
-        """See QueuePolicy."""
         self.interactive.check_invariants()
         self.background.check_invariants()

@@ -47,7 +47,7 @@ class SliceBounds(DlpmBounds):
 
 
 class SlicedDlpm(Dlpm):
-    """DLPM over slices; see Dlpm."""
+    """DLPM over slices; see Dlpm and QueuePolicy."""
 
     def __init__(self, config: QueuePolicyConfig) -> None:
         super().__init__(config)
@@ -80,14 +80,12 @@ class SlicedDlpm(Dlpm):
                 account.siblings.forgive()
 
     def preempted(self, request: Request) -> None:
-        """See QueuePolicy."""
         if request in self.open:
             del self.open[request]
             self._queue(request).remove(request)
         super().preempted(request)
 
     def finished(self, request: Request) -> None:
-        """See QueuePolicy."""
         self._close(request)
 
     def entered(self, request: Request, budget: StepBudget) -> None:
@@ -159,11 +157,9 @@ class SlicedDlpm(Dlpm):
         self._release([request for request in held if request.account in self._order.queues])
 
     def has_credit(self, request: Request) -> bool:
-        """Return whether all accounts of `request` have credit."""
         return all(account.balance > 0 for account in request.account.lineage)
 
     def owes(self, account: Account) -> bool:
-        """Return whether `account` is in debt."""
         return account.balance <= 0
 
     def beyond(self, leaves: Iterable[Account]) -> set[Account]:
@@ -225,7 +221,6 @@ class SlicedDlpm(Dlpm):
         return None if request is None or request in self.open else request
 
     def check_invariants(self) -> None:
-        """See QueuePolicy."""
         super().check_invariants()
         for request in self.open:
             assert self.accounts.is_open(request), f"{request.id} is open, and its accounts do not know it"

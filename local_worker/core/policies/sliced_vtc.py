@@ -54,7 +54,6 @@ class CounterOrder(DeficitOrder):
         return least
 
     def rank(self, leaf: Account) -> None:
-        """Rank `leaf` by its counter and its earliest request."""
         ranks, counter = leaf.siblings.ranks, -leaf.balance
         if not leaf.hungry:
             self._counters.discard(leaf.name)
@@ -79,7 +78,7 @@ class CounterOrder(DeficitOrder):
 
 
 class SlicedVtc(SlicedDlpm):
-    """VTC over slices, where `balance` is the counter c_i; see Vtc."""
+    """VTC over slices, where `balance` is the counter c_i; see Vtc and QueuePolicy."""
 
     balance_range_micro = None  # counters grow without limit
 
@@ -89,7 +88,6 @@ class SlicedVtc(SlicedDlpm):
         self._order: CounterOrder = CounterOrder(self.accounts.root)
 
     def preempted(self, request: Request) -> None:
-        """See QueuePolicy."""
         self._join(request)
         super().preempted(request)
 

@@ -20,7 +20,7 @@ class Vtc:
     """VTC, where `balance` is the counter c_i: the client with the lowest is served first, ties by earliest request.
 
     The counter is the negative of the account's balance, which only charges change. So a client without an account
-    joins with the highest counter that was ever forgotten, and is lifted as any other client.
+    joins with the highest counter that was ever forgotten, and is lifted as any other client. See QueuePolicy.
     """
 
     balance_range_micro = None  # counters grow without limit
@@ -41,7 +41,6 @@ class Vtc:
 
     @property
     def waiting(self) -> int:
-        """See QueuePolicy."""
         return len(self._queues)
 
     def arrived(self, request: Request) -> None:
@@ -58,7 +57,6 @@ class Vtc:
         return self._order.lifted(client, self._last_left)
 
     def withdrawn(self, request: Request) -> None:
-        """See QueuePolicy."""
         self._dequeue(request)
 
     def _dequeue(self, request: Request) -> None:
@@ -115,7 +113,6 @@ class Vtc:
         self._charge(request, self._charging.due(request, tokens))
 
     def deferred(self, request: Request) -> None:
-        """See QueuePolicy."""
         self._charge(request, self._charging.next_output(request))
 
     def finished(self, request: Request) -> None:

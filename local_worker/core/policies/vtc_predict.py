@@ -26,7 +26,6 @@ class OutputLengths:
         return sum(lengths) // len(lengths) if lengths else None
 
     def ended(self, client: str, tokens: int) -> None:
-        """Record that an output of `client` ended after `tokens` tokens."""
         self._lengths[client] = (*(self._lengths.get(client) or ()), tokens)[-LAST_OUTPUTS:]
         self._lengths.rest(client)
 

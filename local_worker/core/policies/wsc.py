@@ -17,7 +17,7 @@ from serving.cost import Normalized
 
 class Wsc(Vtc):
     """The WSC policy: VTC's counters over a request's weight, which combines E_i and w_{a,j}; charged as tokens are
-    processed."""
+    processed. See QueuePolicy."""
 
     def __init__(self, config: QueuePolicyConfig) -> None:
         super().__init__(replace(config, cost=Normalized()))
@@ -43,7 +43,6 @@ class Wsc(Vtc):
         super()._dequeue(request)
 
     def preempted(self, request: Request) -> None:
-        """See QueuePolicy."""
         if request.in_interaction:
             self._continuing.restore(request)
         super().preempted(request)
