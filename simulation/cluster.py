@@ -101,7 +101,7 @@ class SimulatedCluster:
             spec.kv_tokens,
             spec.max_running,
         )
-        worker.batcher.queue.cache.take_events()
+        worker.batcher.queue.cache.changes.take_events()
         snapshot = runs(worker.batcher.queue.cache.snapshot())
         member = self.members[worker.name] = self.dispatcher.attached(identity, snapshot, self.clock.now)
         self._accepted(member, worker.machine.accepted)

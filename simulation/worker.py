@@ -182,7 +182,7 @@ class SimulatedWorker:
         for account in self.batcher.queue.ledger.take_changed():
             self._run_log.served(self.name, life, account, self._clock.now)
         self.checked(self)
-        self._deliver(*self.batcher.queue.cache.take_events())
+        self._deliver(*self.batcher.queue.cache.changes.take_events())
         self._step()
 
     def _deliver(self, cached: tuple[Link, ...] = (), evicted: tuple[int, ...] = ()) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from lab.bench.machine import commit
+from lab.loops import ClosedLoop
 from local_worker.core.batch import Batch
 from serving.statistics import percentile
 from simulation.call import SimulatedCall
@@ -25,7 +26,6 @@ from simulation.prompts import PromptSegments
 from simulation.run_log import RunLog
 from simulation.spec import ClusterSpec, WorkerSpec
 from simulation.step_time import Coefficients, StepTime
-from simulation.workload import ClosedLoop
 
 OPEN = 256  # calls of the batch for each worker
 TENANTS = ("ann/a", "bob/b", "bob/c", "carol/d")

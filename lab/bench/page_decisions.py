@@ -91,7 +91,7 @@ def main() -> None:
     loops = {"used longest ago": Loop(strict_paper=True), "fair": Loop(strict_paper=False)}
     for loop in loops.values():
         loop.run(WARM)
-        _, evicted = loop.cache.take_events()
+        _, evicted = loop.cache.changes.take_events()
         assert evicted, "the cache is full"
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS)

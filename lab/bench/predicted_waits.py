@@ -21,6 +21,7 @@ from gateway.core import call_commands as commands
 from gateway.core import call_events as events
 from gateway.core.start_predictor import CLOSE, SOON, CallWaits, is_close
 from lab.bench.machine import commit
+from lab.loops import OpenLoop
 from local_worker.core.limits import AdmissionMode
 from simulation.admission import SimulatedAdmission, Tokens
 from simulation.call import SimulatedCall
@@ -29,7 +30,6 @@ from simulation.gateway import OpenCall, SimulatedGateway
 from simulation.prompts import output_run
 from simulation.spec import ClusterSpec, WorkerSpec
 from simulation.worker import SimulatedAttempt
-from simulation.workload import OpenLoop
 
 SECONDS = 30.0  # calls that arrive until then count
 PROMPT, OUTPUT = 500, 150  # mean numbers of tokens

@@ -15,11 +15,11 @@ from itertools import count
 
 from global_scheduler.core.policies import DEFAULT_POLICY
 from lab.bench.machine import commit
+from lab.loops import ClosedLoop
 from simulation.call import SimulatedCall
 from simulation.prompts import PromptSegments
 from simulation.run import CallResult, Scenario
 from simulation.spec import ClusterSpec, WorkerSpec
-from simulation.workload import ClosedLoop
 
 NEW_TOKENS, OUTPUT_TOKENS = 64, 48
 WARM_UP_SECONDS = 5.0

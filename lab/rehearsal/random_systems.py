@@ -4,12 +4,12 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from lab.loops import ClosedLoop
 from local_worker.core.limits import AdmissionMode
 from serving.cost import WEIGHT_ONE
 from simulation.call import SimulatedCall
 from simulation.prompts import PromptSegments, output_run
 from simulation.spec import ADMISSIONS, GLOBAL_POLICIES, LOCAL_POLICIES, ClusterSpec, WorkerSpec
-from simulation.workload import ClosedLoop
 from throttler.core.profiles import RateLimits
 
 SECONDS = 20.0

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+from lab.loops import OpenLoop
 from lab.reproduction.reference import Row, Run
 from simulation.call import SimulatedCall
 from simulation.cluster import SimulatedCluster
 from simulation.step_time import Profile
-from simulation.workload import OpenLoop
 
 TOTAL, CURVE, FIRST_TOKEN = 0.05, 0.10, 0.20  # largest relative errors that count as agreement
 TIE = 0.01

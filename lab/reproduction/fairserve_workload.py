@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 
+from lab.loops import ClosedLoop
 from lab.reproduction.programs import Author
 from serving.cost import weight_thousandths
 from simulation.call import SimulatedCall
@@ -13,7 +14,6 @@ from simulation.run import Scenario
 from simulation.simulation_job import SimulationJob
 from simulation.spec import ClusterSpec, WorkerSpec
 from simulation.step_time import profile
-from simulation.workload import ClosedLoop
 from throttler.core.profiles import RateLimits
 
 SECONDS = 300.0

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+from lab.loops import ClosedLoop
 from simulation.call import SimulatedCall
 from simulation.prompts import PromptSegments, output_run
-from simulation.workload import ClosedLoop
 
 STEP_TOKENS = 20  # length of the instruction that each step of a program adds
 

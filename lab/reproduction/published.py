@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairlead.outcomes import Outcome
+from lab.loops import OpenLoop
 from lab.reproduction.reference import Row, read_run
 from simulation.run import CallResult, SimulationRun
 from simulation.simulation_job import Ended
-from simulation.workload import OpenLoop
 
 ASKED = "needs the folder of the measurements: --reference or FAIRLEAD_REFERENCE"
 

@@ -5,10 +5,10 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from lab.loops import OpenLoop
 from serving.cost import WEIGHT_ONE
 from simulation.call import SimulatedCall
 from simulation.prompts import PromptSegments
-from simulation.workload import OpenLoop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

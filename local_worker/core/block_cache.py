@@ -7,11 +7,50 @@ from local_worker.core.request import Request
 from serving.blocks import Link
 
 
+class BlockChanges:
+    """The blocks that a cache has gained and lost; the policy and the scheduler are told of them at different times."""
+
+    def __init__(self) -> None:
+        # Since `take_events`, in order of time: digest -> its parent (0: no parent); None when evicted.
+        self._latest: dict[int, int | None] = {}
+        self._new: list[int] = []
+
+    def cached(self, digest: int, parent: int) -> None:
+        """Record a block that is cached now; its parent was cached before."""
+        self._record(digest, parent)
+        self._new.append(digest)
+
+    def evicted(self, digest: int) -> None:
+        """Record a block that is not cached any more; its children were evicted before."""
+        self._record(digest, None)
+
+    def take_new(self) -> list[int]:
+        """Return the digests that were cached since the last call; some of them may have been evicted again."""
+        new, self._new = self._new, []
+        return new
+
+    def take_events(self) -> tuple[tuple[Link, ...], tuple[int, ...]]:
+        """Return the blocks cached and the digests evicted since the last call; for each digest only its latest change.
+
+        The changes are in order of time: a parent is cached before its children and evicted after them.
+        """
+        if not self._latest:
+            return (), ()
+        latest, self._latest = self._latest, {}
+        cached = tuple([(digest, parent) for digest, parent in latest.items() if parent is not None])
+        return cached, tuple([digest for digest, parent in latest.items() if parent is None])
+
+    def _record(self, digest: int, parent: int | None) -> None:
+        self._latest.pop(digest, None)
+        self._latest[digest] = parent
+
+
 class BlockCache(Protocol):
     """A KV cache of `pages` pages of `block_tokens` tokens each, with full blocks of earlier prompts and outputs."""
 
     pages: int
     block_tokens: int
+    changes: BlockChanges
 
     @property
     def tokens_used(self) -> int:
@@ -42,15 +81,6 @@ class BlockCache(Protocol):
 
     def finished(self, request: Request) -> None:
         """Release the pages of `request`; full blocks stay cached until they are evicted."""
-
-    def take_new(self) -> list[int]:
-        """Return the digests that were cached since the last call; some of them may have been evicted again."""
-
-    def take_events(self) -> tuple[tuple[Link, ...], tuple[int, ...]]:
-        """Return the blocks cached and the digests evicted since the last call; for each digest only its latest change.
-
-        The changes are in order of time: a parent is cached before its children and evicted after them.
-        """
 
     def report(self) -> PageReport:
         """Return who pays for the pages, as of the last second; an empty report if that is not known."""

@@ -7,6 +7,7 @@ engine, so that the engine never has to preempt one of ours. Which pages these a
 from collections import Counter
 from collections.abc import Sequence
 
+from local_worker.core.block_cache import BlockChanges
 from local_worker.core.page_report import PageReport
 from local_worker.core.request import Request
 from serving.blocks import Link
@@ -24,8 +25,7 @@ class EngineCache:
         self.block_tokens = block_tokens
         self.occupied = 0  # number of pages that requests of others hold, as far as the engine tells
         self._parents: dict[int, int] = {}  # digest of each cached block -> its parent (0: no parent)
-        self._changes: dict[int, int | None] = {}  # since `take_events`; see PrefixCache
-        self._newly_cached: list[int] = []  # digests that were cached since `take_new`
+        self.changes = BlockChanges()
         self._filled = 0  # number of pages promised to running requests that did not find them cached
         self._found: Counter[int] = Counter()  # digest -> number of running requests that found it cached
 
@@ -42,18 +42,13 @@ class EngineCache:
         """Record blocks that the engine has cached, parents first."""
         for digest, parent in links:
             self._parents[digest] = parent
-            self._record_change(digest, parent)
-            self._newly_cached.append(digest)
+            self.changes.cached(digest, parent)
 
     def evicted(self, digests: Sequence[int]) -> None:
         """Record blocks of which the engine has no copy any more; ignore unknown ones."""
         for digest in digests:
             if self._parents.pop(digest, None) is not None:
-                self._record_change(digest, None)
-
-    def _record_change(self, digest: int, parent: int | None) -> None:
-        self._changes.pop(digest, None)
-        self._changes[digest] = parent
+                self.changes.evicted(digest)
 
     def arrived(self, request: Request) -> None:
         self.match(request)
@@ -106,17 +101,6 @@ class EngineCache:
             if not self._found[digest]:
                 del self._found[digest]
         request.pages, request.shared = [], 0
-
-    def take_events(self) -> tuple[tuple[Link, ...], tuple[int, ...]]:
-        """Return the blocks cached and the digests evicted since the last call; see BlockCache."""
-        changes, self._changes = self._changes, {}
-        cached = tuple((digest, parent) for digest, parent in changes.items() if parent is not None)
-        return cached, tuple(digest for digest, parent in changes.items() if parent is None)
-
-    def take_new(self) -> list[int]:
-        """Return the digests that were cached since the last call; some of them may have been evicted again."""
-        new, self._newly_cached = self._newly_cached, []
-        return new
 
     def report(self) -> PageReport:
         """Return an empty report: only the engine knows whose pages it evicts."""

@@ -187,7 +187,7 @@ class WorkerMachine:
 
         The load and the accounts follow up to REPORT_SECONDS later where no request came, started or ended.
         """
-        cached, evicted = self.queue.cache.take_events()
+        cached, evicted = self.queue.cache.changes.take_events()
         events = self.take_events()
         update = WorkerUpdate(events=events, cached=cached, evicted=evicted, healthy=is_healthy)
         if events.accepted or events.started or events.ended or now >= self._reported_at + REPORT_SECONDS:

@@ -8,6 +8,7 @@ of another prefix (design section 3).
 from collections.abc import Iterable, Sequence
 
 from fairlead.token_ids import pack_ids
+from local_worker.core.block_cache import BlockChanges
 from local_worker.core.fair_pages import NOBODY, FairPages, Leaving
 from local_worker.core.page_report import PageReport
 from local_worker.core.request import CachedBlock, Request
@@ -68,9 +69,7 @@ class PrefixCache:
         self._by_digest: dict[int, int] = {}  # digest -> page
         self._fair = FairPages(self._references, self._blocks, self._by_digest, is_fair=not strict_paper)
         self._underway = BlocksUnderway()
-        # Changes since `take_events`, in order of time: digest -> its parent (0: no parent); None when evicted.
-        self._changes: dict[int, int | None] = {}
-        self._newly_cached: list[int] = []  # digests that were cached since `take_new`
+        self.changes = BlockChanges()
         self._report = PageReport()
         self._report_due = 0.0
         self.has_new_report = False  # since the last `report`
@@ -190,8 +189,7 @@ class PrefixCache:
             if page == own:
                 self._blocks[own] = block
                 self._fair.published(request, own)
-                self._record_change(digest, digests[index - 1] if index else 0)
-                self._newly_cached.append(digest)
+                self.changes.cached(digest, digests[index - 1] if index else 0)
             elif self._blocks[page] == block:
                 self._references[own] = 0
                 self._free.append(own)
@@ -226,28 +224,8 @@ class PrefixCache:
         """Return every cached block, parents before their children. O(cached blocks)."""
         return tuple((block.digest, self._parent(block)) for block in self._blocks.values())
 
-    def take_events(self) -> tuple[tuple[Link, ...], tuple[int, ...]]:
-        """Return the blocks cached and the digests evicted since the last call; for each digest only its latest change.
-
-        The changes are in order of time: a parent is cached before its children and evicted after them.
-        """
-        if not self._changes:
-            return (), ()
-        news, self._changes = self._changes, {}
-        cached = tuple([(digest, parent) for digest, parent in news.items() if parent is not None])
-        return cached, tuple([digest for digest, parent in news.items() if parent is None])
-
-    def _record_change(self, digest: int, parent: int | None) -> None:
-        self._changes.pop(digest, None)
-        self._changes[digest] = parent
-
     def _parent(self, block: CachedBlock) -> int:
         return 0 if block.parent is None else self._blocks[block.parent].digest
-
-    def take_new(self) -> list[int]:
-        """Return the digests that were cached since the last call; some of them may have been evicted again."""
-        new, self._newly_cached = self._newly_cached, []
-        return new
 
     def _match(self, request: Request) -> list[int]:
         """Return the pages of the longest cached prefix."""
@@ -300,7 +278,7 @@ class PrefixCache:
         for page in pages:
             digest = self._blocks.pop(page).digest
             del self._by_digest[digest]
-            self._record_change(digest, None)
+            self.changes.evicted(digest)
         return pages
 
     def advance(self, now: float) -> None:

@@ -152,7 +152,7 @@ class RequestQueue(Generic[Cache]):
 
     def note_cached_blocks(self) -> None:
         """Report to the policy the blocks that were cached since the last call."""
-        if digests := self.cache.take_new():
+        if digests := self.cache.changes.take_new():
             self.policy.cached(digests)
 
     def select(self, tokens: int, places: int) -> list[Request]:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from lab.bench.fair_slices.isolation import served, worker_spec
 from lab.bench.fair_slices.parties import Party, PartyLoop
+from lab.loops import ClosedLoop
 from serving.statistics import percentile
 from simulation.run import Scenario, SimulationRun
 from simulation.spec import ClusterSpec
 from simulation.tables import read_table
-from simulation.workload import ClosedLoop
 
 TRACE = "servegen_m-large_synth_requests.csv.gz"
 SECONDS = 60.0

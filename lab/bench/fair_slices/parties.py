@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
+from lab.loops import ClosedLoop
 from simulation.call import SimulatedCall
 from simulation.prompts import PromptSegments
-from simulation.workload import ClosedLoop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from lab.bench.flood.engine import EngineSettings
 from lab.bench.flood.phase import RAMP_SECONDS
 from lab.bench.flood.workload import AGENT, FLOOD, QUIET, Workload
 from lab.bench.machine import commit
+from lab.loops import ClosedLoop
 from serving.cost import MICRO
 from serving.statistics import percentile
 from simulation.call import SimulatedCall
@@ -22,7 +23,6 @@ from simulation.prompts import PromptSegments
 from simulation.run import Scenario
 from simulation.spec import ClusterSpec, WorkerSpec
 from simulation.step_time import Coefficients, MeasuredProfile
-from simulation.workload import ClosedLoop
 
 CAPACITY = EngineSettings(threads=2)
 # A step of 16 requests of which one enters took 0.21 s, and a question alone was answered in 0.16 s.

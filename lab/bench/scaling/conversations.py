@@ -4,9 +4,9 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from lab.loops import ClosedLoop
 from simulation.call import SimulatedCall
 from simulation.prompts import PromptSegments, output_run
-from simulation.workload import ClosedLoop
 
 SYSTEM, QUESTION, ANSWER, TURNS = 256, 64, 64, 4
 

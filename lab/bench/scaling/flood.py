@@ -3,9 +3,9 @@
 import random
 from dataclasses import dataclass
 
+from lab.loops import OpenLoop
 from simulation.call import SimulatedCall
 from simulation.prompts import PromptSegments
-from simulation.workload import OpenLoop
 
 PREFIX, QUESTION, ANSWER = 256, 64, 64
 

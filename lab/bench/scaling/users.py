@@ -133,7 +133,7 @@ class WatchedWorker:
             name = advance.request.client
             if advance.finish is not None and name in STAYING:
                 self.submit(name, STAYING[name] * PROMPT, OUTPUT)
-        self.batcher.queue.cache.take_events()
+        self.batcher.queue.cache.changes.take_events()
         for account in self.batcher.queue.ledger.take_changed():
             if account.name in STAYING:
                 self.service[account.name] = account.service

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.loops import OpenLoop
 from local_worker.core.plan import Plan
 from serving.cost import MICRO
 from simulation.call import SimulatedCall
@@ -17,7 +18,6 @@ from simulation.cluster import SimulatedCluster
 from simulation.prompts import PromptSegments
 from simulation.spec import ClusterSpec, WorkerSpec
 from simulation.worker import SimulatedWorker
-from simulation.workload import OpenLoop
 
 pytestmark = pytest.mark.slow
 

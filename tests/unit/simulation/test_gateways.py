@@ -7,6 +7,7 @@ import pytest
 
 from fairlead.outcomes import Outcome
 from gateway.core.hedge import HEDGE_SECONDS
+from lab.loops import OpenLoop
 from lab.rehearsal.faults import Fault, FaultKind, cut_from_limits, inject
 from lab.rehearsal.oracle import run_watched
 from simulation import encoding
@@ -14,7 +15,6 @@ from simulation.call import SimulatedCall
 from simulation.cluster import SimulatedCluster
 from simulation.prompts import PromptSegments
 from simulation.spec import ClusterSpec, WorkerSpec
-from simulation.workload import OpenLoop
 from tests.unit.lab.rehearsal.test_oracle import Patient
 from throttler.core.pool_claims import EXCHANGE_SECONDS
 from throttler.core.profiles import RateLimits

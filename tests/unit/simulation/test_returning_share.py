@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from lab.bench.fair_slices.isolation import served, worker_spec
+from lab.loops import ClosedLoop
 from serving.cost import MICRO, WEIGHT_ONE
 from simulation.call import SimulatedCall
 from simulation.prompts import PromptSegments
 from simulation.run import Scenario, SimulationRun
 from simulation.spec import ClusterSpec
-from simulation.workload import ClosedLoop
 
 SHARE = 3  # of the owner, times that of the flood
 RETURNS, END = 20, 60  # seconds

@@ -6,6 +6,7 @@ import pytest
 
 from fairlead.outcomes import Outcome
 from global_scheduler.core.dispatcher import Dispatcher
+from lab.loops import OpenLoop
 from lab.rehearsal.faults import Fault, FaultKind, inject
 from lab.rehearsal.oracle import run_watched
 from lab.rehearsal.rehearsal import rehearse
@@ -15,7 +16,6 @@ from simulation.call import SimulatedCall
 from simulation.cluster import SimulatedCluster
 from simulation.prompts import PromptSegments, output_run
 from simulation.spec import ClusterSpec, WorkerSpec
-from simulation.workload import OpenLoop
 
 pytestmark = pytest.mark.slow
 

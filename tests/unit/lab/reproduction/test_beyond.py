@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.loops import OpenLoop
 from lab.reproduction.__main__ import main as reproduction
 from lab.reproduction.beyond import main
 from lab.reproduction.beyond_report import report
@@ -23,7 +24,6 @@ from lab.reproduction.beyond_trial import (
     trials,
 )
 from simulation.cluster import SimulatedCluster
-from simulation.workload import OpenLoop
 
 MEASURES = Measures(
     service=100.0, jain=0.9, p50=1.0, p99=2.0, first_token=3.0, first_token_all=4.0, hits=0.5, seconds=60.0

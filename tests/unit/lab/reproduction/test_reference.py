@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.loops import OpenLoop
 from lab.reproduction.__main__ import main
 from lab.reproduction.agreement import compare, simulate
 from lab.reproduction.fitted import SLORA
@@ -16,7 +17,6 @@ from serving.cost import MICRO
 from simulation.call import SimulatedCall
 from simulation.cluster import SimulatedCluster
 from simulation.traces import SourceMissing
-from simulation.workload import OpenLoop
 
 pytestmark = pytest.mark.slow
 

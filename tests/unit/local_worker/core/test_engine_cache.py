@@ -85,8 +85,8 @@ def test_changes_are_told_once_and_in_their_last_order() -> None:
     cache.cached([(2, 9)])
     cache.evicted([2, 3])
     cache.cached([(1, 0), (2, 1)])
-    assert cache.take_new() == [2, 1, 2]
-    assert cache.take_events() == (((1, 0), (2, 1)), ())
+    assert cache.changes.take_new() == [2, 1, 2]
+    assert cache.changes.take_events() == (((1, 0), (2, 1)), ())
     cache.evicted([2])
-    assert cache.take_events() == ((), (2,))
-    assert (cache.take_new(), cache.take_events()) == ([], ((), ()))
+    assert cache.changes.take_events() == ((), (2,))
+    assert (cache.changes.take_new(), cache.changes.take_events()) == ([], ((), ()))

@@ -249,7 +249,7 @@ class ExternalBatchMachine(RuleBasedStateMachine):
         self.left = []
 
     def teardown(self) -> None:
-        cached, evicted = self.batch.queue.cache.take_events()
+        cached, evicted = self.batch.queue.cache.changes.take_events()
         assert {digest for digest, _ in cached} == self.cached.keys()
         assert not {*evicted} & self.cached.keys()
 

@@ -137,7 +137,7 @@ class PrefixCacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.admitted)
     @rule()
     def events_add_up_to_the_snapshot(self) -> None:
-        cached, evicted = self.cache.take_events()
+        cached, evicted = self.cache.changes.take_events()
         for digest in evicted:
             assert digest not in self.announced.values(), "a parent goes after its children"
             self.announced.pop(digest, None)
@@ -217,13 +217,13 @@ def test_the_least_recently_used_leaf_goes_first() -> None:
     for prompt in (old.tokens, new.tokens, old.tokens):  # what is used again is the newest
         request = make_request(prompt, sampling=SamplingParams(max_tokens=1))
         cache.finished(computed(cache, request))
-    cache.take_events()
+    cache.changes.take_events()
     order = [new.digests[1], new.digests[0], old.digests[0]]  # a chain goes from its end: what is left can be matched
     for pages, gone in ((2, order[:1]), (3, order[1:2]), (4, order[2:])):
         request = make_request([3] * (pages * BLOCK - 1), sampling=SamplingParams(max_tokens=1))
         assert cache.admit(request, request.budget) is not None
         cache.finished(request)
-        assert cache.take_events() == ((), tuple(gone))
+        assert cache.changes.take_events() == ((), tuple(gone))
 
 
 def test_digests_of_generated_blocks_continue_the_chain() -> None:
@@ -287,8 +287,8 @@ def test_blocks_that_became_available_are_told_once() -> None:
     cache = PrefixCache(PAGES, BLOCK)
     request = computed(cache, make_request([1] * (2 * BLOCK + 1)))
     computed(cache, make_request([1] * (2 * BLOCK + 1)))
-    assert cache.take_new() == request.digests[:2]
-    assert cache.take_new() == []
+    assert cache.changes.take_new() == request.digests[:2]
+    assert cache.changes.take_new() == []
 
 
 def test_a_block_whose_digest_another_block_has_stays_private() -> None:
@@ -332,8 +332,8 @@ def test_blocks_that_come_and_go_between_two_reports_are_evicted_from_their_end(
     request = computed(cache, make_request([1] * (2 * BLOCK + 1)))
     cache.finished(request)
     cache.flush()
-    assert cache.take_events() == ((), tuple(request.digests[::-1]))
-    assert cache.take_events() == ((), ())
+    assert cache.changes.take_events() == ((), tuple(request.digests[::-1]))
+    assert cache.changes.take_events() == ((), ())
 
 
 def fill(cache: PrefixCache, tokens: int, token: int) -> None:
