@@ -46,7 +46,7 @@ from throttler.assembly import load_profiles, make_throttler, shared_redis
 from throttler.core.profiles import Profiles
 from throttler.metrics import SharingMetrics
 from throttler.options import ThrottleChoice
-from throttler.store import SHARING
+from throttler.store import report_sharing
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -167,7 +167,7 @@ class Gateway:
                     self._report_readiness(),
                     self._throttler.run(),
                     self._states.run(),
-                    self._report_sharing(),
+                    report_sharing(self._store, self._server),
                     *([self._page.run()] if self._page is not None else []),
                     *([self._shared.run(self._interactions.learn)] if self._shared is not None else []),
                     self._forget_responses(),
@@ -268,13 +268,6 @@ class Gateway:
                 ready = not ready
                 await self._server.set_ready(ready)
                 log.info("ready" if ready else "no worker", extra={"service": "gateway"})
-
-    async def _report_sharing(self) -> None:
-        """Report under the health service's name SHARING whether limits are shared as configured."""
-        while True:
-            await self._server.set_health(SHARING, not self._store.degraded)
-            await self._store.changed.wait()
-            self._store.changed.clear()
 
     async def _forget_responses(self) -> None:
         """Free the memory of stored responses whose time is over."""

@@ -59,13 +59,10 @@ class LeaseLink:
         self.fewest_alone = math.inf  # the fewest gateways that it assumed then: it admits such a part of each limit
         self._shared = shared
         self._clock = shared.clock
+        self._leases = leases
         exchange = LeaseExchange(leases, counts, shared.settle_seconds)
         self._loop: LeaseLoop[Callable[[], None]] = LeaseLoop(exchange, shared.beat_seconds)
         self._busy = False
-
-    @property
-    def gateways(self) -> int:
-        return self._loop.gateways
 
     def join(self) -> None:
         """Begin to use leases, and talk with the ledger until the run is over."""
@@ -131,7 +128,7 @@ class LeaseLink:
     def _ask(self, requests: Sequence[LeaseRequest]) -> list[LeaseReply]:
         ledger, now, replies = self._shared.ledger, self._clock.now, list[LeaseReply]()
         for request in requests:
-            replies.append(ledger.ask(self.name, request, self._loop.gateways, now))
+            replies.append(ledger.ask(self.name, request, self._leases.gateways, now))
             if replies[-1].recalled:
                 self._shared.recall(request.account, by=self)
         ledger.check_invariants()
@@ -150,7 +147,7 @@ class LeaseLink:
         self._settle()
 
     def _settle(self) -> None:
-        if self._loop.degraded:
+        if self._leases.degraded:
             self._counts_alone()
         self._loop.settle(self._clock.now)
 
@@ -163,4 +160,4 @@ class LeaseLink:
 
     def _counts_alone(self) -> None:
         self.degraded_at = self._clock.now
-        self.fewest_alone = min(self.fewest_alone, self.gateways)
+        self.fewest_alone = min(self.fewest_alone, self._leases.gateways)

@@ -22,7 +22,7 @@ from throttler.metrics import RateLimitMetrics, SharingMetrics
 from throttler.metrics_overload import MetricsOverload, OverloadRule
 from throttler.rate_limit_service import NAME, RateLimitService, add_rate_limits_to_server
 from throttler.scheduler_overload import SchedulerOverload, always
-from throttler.store import SHARING
+from throttler.store import report_sharing
 
 log = logging.getLogger(__name__)
 MAX_REQUEST_BYTES = 256 * 1024  # of descriptors; Envoy accepts 60 KiB of headers
@@ -71,7 +71,10 @@ class RateLimiter:
             },
         )
         async with asyncio.TaskGroup() as tasks:
-            background = [tasks.create_task(self._throttler.run()), tasks.create_task(self._report_sharing())]
+            background = [
+                tasks.create_task(self._throttler.run()),
+                tasks.create_task(report_sharing(self._store, self._server)),
+            ]
             if self._follow_overload is not None:
                 background.append(tasks.create_task(self._follow_overload()))
             if self._config.profiles:
@@ -83,13 +86,6 @@ class RateLimiter:
             for task in background:
                 task.cancel()
         await self._metrics.shutdown()
-
-    async def _report_sharing(self) -> None:
-        """Report under the health service's name SHARING whether limits are shared as configured."""
-        while True:
-            await self._server.set_health(SHARING, not self._store.degraded)
-            await self._store.changed.wait()
-            self._store.changed.clear()
 
     def _reload(self) -> None:
         profiles = load_profiles(self._config)

@@ -58,6 +58,7 @@ class RedisStore:
         self.commands = 0  # number of commands sent to Redis so far
         self.changed = asyncio.Event()
         self._redis = redis
+        self._leases = leases
         self._loop: LeaseLoop[asyncio.Future[None]] = LeaseLoop(
             LeaseExchange(leases, window, settle_seconds), beat_seconds
         )
@@ -74,12 +75,12 @@ class RedisStore:
     @property
     def degraded(self) -> bool:
         """Whether this gateway now counts by itself, without the shared state."""
-        return self._loop.degraded
+        return self._leases.degraded
 
     @property
     def gateways(self) -> int:
         """The number of gateways that share the limits, as Redis last reported it."""
-        return self._loop.gateways
+        return self._leases.gateways
 
     async def lease(self, demand: QuotaDemand) -> None:
         """Request what `demand` lacks; return after any answer about the account, or at once while degraded."""
@@ -123,7 +124,7 @@ class RedisStore:
         if self._loop.settle(time.monotonic()):
             self._is_away = False
             self.changed.set()
-            log.info("limits are shared", extra={"gateways": self._loop.gateways})
+            log.info("limits are shared", extra={"gateways": self.gateways})
 
     async def _beat(self) -> int:
         """Return the number of gateways; count alone if Redis has lost its data."""
@@ -149,7 +150,7 @@ class RedisStore:
                 request.held,
                 request.used,
                 request.more,
-                self._loop.gateways,
+                self.gateways,
                 round(self._window_ms * RECALL_AGAIN),
             )
             pipeline.evalsha(
@@ -181,7 +182,7 @@ class RedisStore:
         if not self._is_away:
             log.error("Redis is out of reach: this gateway counts by itself", extra={"reason": reason})
             self._is_away = True
-        if not self._loop.degraded:
+        if not self.degraded:
             self.changed.set()
         _release(self._loop.degrade(time.monotonic()))
 

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Protocol
 
+from serving.rpc.server import Server
 from throttler.core.quota import QuotaDemand
 
 SHARING = "shared-limits"  # the health service answers by this name whether limits are shared as configured
@@ -42,3 +43,11 @@ class LocalStore:
 
     async def run(self) -> None:
         """See Store."""
+
+
+async def report_sharing(store: Store, server: Server) -> None:
+    """Report under the health service's name SHARING whether limits are shared as configured, until cancelled."""
+    while True:
+        await server.set_health(SHARING, not store.degraded)
+        await store.changed.wait()
+        store.changed.clear()

@@ -28,7 +28,7 @@ class LeaseExchange:
     """
 
     def __init__(self, leases: LeasedQuota, window: Counts, settle_seconds: float) -> None:
-        self._leases = leases
+        self.leases = leases
         self._window = window
         self._settle_seconds = settle_seconds
         self._wanted: dict[str, QuotaDemand] = {}
@@ -37,16 +37,6 @@ class LeaseExchange:
         self._was_held: set[str] = set()  # accounts that are wanted or asked a second time, after a recall
         self._settled_at: float | None = None  # when leases may be used again
         self._has_met = False  # the ledger has answered once
-
-    @property
-    def degraded(self) -> bool:
-        """Whether this gateway counts by itself, without the ledger."""
-        return self._leases.degraded
-
-    @property
-    def gateways(self) -> int:
-        """The number of gateways that share the limits, as the ledger last reported it."""
-        return self._leases.gateways
 
     @property
     def has_wanted(self) -> bool:
@@ -61,9 +51,9 @@ class LeaseExchange:
 
     def begin(self, now: float) -> list[LeaseRequest]:
         """Return the requests of the next exchange; none while degraded, or when nothing is wanted or due."""
-        if self._leases.degraded:
+        if self.leases.degraded:
             return []
-        demands = {account.key: QuotaDemand(account, 0) for account in self._leases.take_due()} | self._wanted
+        demands = {account.key: QuotaDemand(account, 0) for account in self.leases.take_due()} | self._wanted
         self._asked = {key: demand.amount for key, demand in demands.items()}
         self._wanted = {}
         return [self._request(demand.account, demand.amount, now) for demand in demands.values()]
@@ -74,7 +64,7 @@ class LeaseExchange:
         """Apply the replies, in the order of the requests, which were made at `asked_at`."""
         end = ExchangeEnd([], [])
         for request, reply in zip(requests, replies, strict=True):
-            self._leases.answered(request, reply, asked_at, now)
+            self.leases.answered(request, reply, asked_at, now)
             amount = self._asked.get(request.account.key, 0)
             if not amount:
                 continue
@@ -98,42 +88,42 @@ class LeaseExchange:
         """Give back unused capacity that another gateway needs; return whether an exchange is due."""
         if account.key in self._asked or account.key in self._wanted or account.key in self._held:
             return False
-        return self._leases.recalled(account, self._window.used(account.key, now), now)
+        return self.leases.recalled(account, self._window.used(account.key, now), now)
 
     def heartbeat_answered(self, gateways: int, now: float) -> list[LeaseRequest]:
         """Apply the reply to a heartbeat: the number of gateways.
 
         Return what must be reported before leases are used again; then call `settle`.
         """
-        self._leases.set_gateways(gateways, now)
-        if not self._leases.degraded or self._settled_at is not None:
+        self.leases.set_gateways(gateways, now)
+        if not self.leases.degraded or self._settled_at is not None:
             return []
         counted = [(account, self._window.used(account.key, now)) for account in self._window.accounts()]
         is_new = not self._has_met and not counted  # there is nothing to report
         self._settled_at = now if is_new else now + self._settle_seconds
         self._has_met = True
-        return [self._request(account, 0, now) for account, used in counted if self._leases.misjudged(account, used)]
+        return [self._request(account, 0, now) for account, used in counted if self.leases.misjudged(account, used)]
 
     def settle(self, now: float) -> bool:
         """Use leases again if it is time; return whether the gateway was degraded until now."""
-        if not self._leases.degraded or self._settled_at is None or now < self._settled_at:
+        if not self.leases.degraded or self._settled_at is None or now < self._settled_at:
             return False
-        self._leases.restore(now)
+        self.leases.restore(now)
         return True
 
     def degrade(self) -> None:
         """Count without the ledger from now on; nothing is wanted any more."""
-        self._leases.degrade()
+        self.leases.degrade()
         self._wanted, self._asked, self._held, self._was_held, self._settled_at = {}, {}, {}, set(), None
 
     def check_invariants(self) -> None:
         """Raise AssertionError if calls wait for an account in two ways, or while the gateway is degraded."""
-        self._leases.check_invariants()
+        self.leases.check_invariants()
         asked = {key for key, waits in self._asked.items() if waits}
         assert not asked & self._held.keys(), f"{asked} asked, {self._held} held"
         assert not self._wanted.keys() & (asked | self._held.keys()), f"{self._wanted} wanted and under way"
         assert self._was_held <= self._wanted.keys() | asked, f"{self._was_held} held before, and no call waits"
-        assert not (self._leases.degraded and (self._wanted or self._asked or self._held)), "wanted while degraded"
+        assert not (self.leases.degraded and (self._wanted or self._asked or self._held)), "wanted while degraded"
 
     def _request(self, account: QuotaAccount, more: int, now: float) -> LeaseRequest:
-        return self._leases.ask(account, self._window.used(account.key, now), more, now)
+        return self.leases.ask(account, self._window.used(account.key, now), more, now)

@@ -41,19 +41,9 @@ class LeaseLoop(Generic[Waiter]):
         self._waiting: dict[str, list[Waiter]] = {}
         self._held: dict[str, float] = {}  # until when other gateways may give back, by account
 
-    @property
-    def degraded(self) -> bool:
-        """Whether this gateway counts by itself, without the ledger."""
-        return self._exchange.degraded
-
-    @property
-    def gateways(self) -> int:
-        """The number of gateways that share the limits, as the ledger last reported it."""
-        return self._exchange.gateways
-
     def wait(self, demand: QuotaDemand, waiter: Waiter) -> bool:
         """Request `demand` for a waiter; return False while degraded, when there is nothing to wait for."""
-        if self._exchange.degraded:
+        if self._exchange.leases.degraded:
             return False
         self._waiting.setdefault(demand.account.key, []).append(waiter)
         self._exchange.want(demand)
@@ -111,7 +101,9 @@ class LeaseLoop(Generic[Waiter]):
     def check_invariants(self) -> None:
         """Raise AssertionError when an exchange is impossible, or calls wait for nothing."""
         self._exchange.check_invariants()
-        assert not (self._waiting and self.degraded), f"calls wait for {list(self._waiting)} without the ledger"
+        assert not (self._waiting and self._exchange.leases.degraded), (
+            f"calls wait for {list(self._waiting)} without the ledger"
+        )
         assert self._held.keys() <= self._waiting.keys(), f"{self._held} held, {list(self._waiting)} waiting"
 
     def _released(self, keys: Iterable[str]) -> list[Waiter]:

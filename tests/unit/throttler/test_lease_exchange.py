@@ -62,7 +62,7 @@ def test_no_call_waits_for_an_account_about_which_nobody_asks(steps: list[tuple[
     gateway.join(now)
     for step, second in steps:
         now, account = now + 1.0, ACCOUNTS[second]
-        if step == "want" and not gateway.exchange.degraded:
+        if step == "want" and not gateway.leases.degraded:
             gateway.waiting.add(account.key)
             gateway.exchange.want(QuotaDemand(account))
         elif step == "arrive":
@@ -122,12 +122,12 @@ def test_arrivals_without_the_ledger_are_reported_before_leases_are_used_again()
     for _ in range(8):
         gateway.window.arrived(ACCOUNTS[1], 1.0)
     assert [(r.account, r.used, r.more) for r in gateway.exchange.heartbeat_answered(3, 2.0)] == [(ACCOUNTS[1], 8, 0)]
-    assert gateway.exchange.gateways == 3
+    assert gateway.leases.gateways == 3
     assert not gateway.exchange.settle(2.0)
     assert gateway.exchange.heartbeat_answered(3, 3.0) == []
     assert not gateway.exchange.settle(2.0 + SETTLE - 0.1)
     assert gateway.exchange.settle(2.0 + SETTLE)
-    assert not gateway.exchange.degraded
+    assert not gateway.leases.degraded
     assert not gateway.exchange.settle(2.0 + SETTLE)
 
 

@@ -46,7 +46,7 @@ class Gateway:
     def join(self, now: float = 0.0) -> None:
         self.send(now)
         self.answer(now)
-        assert not self.loop.degraded
+        assert not self.leases.degraded
 
 
 def requests(message: Message | None) -> Sequence[object]:
@@ -70,7 +70,7 @@ def test_each_waiter_is_released_once(steps: list[tuple[str, bool, float]]) -> N
                 if gateway.loop.wait(QuotaDemand(account), number):
                     waiting.append(number)
                 else:
-                    assert gateway.loop.degraded
+                    assert gateway.leases.degraded
             case "arrive":
                 gateway.window.arrived(account, now)
             case "send":
@@ -129,12 +129,12 @@ def test_all_counts_are_reported_in_parts_before_leases_are_used_again() -> None
     gateway.answer(BEAT)
     sizes = []
     while gateway.loop.next_deadline() == -math.inf:
-        assert gateway.loop.degraded
+        assert gateway.leases.degraded
         gateway.send(BEAT + SETTLE)
         sizes.append(len(requests(gateway.under_way)))
         gateway.answer(BEAT + SETTLE)
     assert sizes == [REPORTS, 1]
-    assert not gateway.loop.degraded
+    assert not gateway.leases.degraded
 
 
 def test_a_waiter_whose_account_is_recalled_waits_for_a_second_exchange() -> None:
