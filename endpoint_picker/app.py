@@ -18,7 +18,7 @@ from endpoint_picker.engine_poll import METRICS_PATHS, EnginePoll
 from endpoint_picker.held_bodies import HeldBodies
 from endpoint_picker.kubernetes.cluster_api import cluster_api
 from endpoint_picker.kubernetes.inference_pool import InferencePool
-from endpoint_picker.metrics import PickerMetrics
+from endpoint_picker.metrics import observe_picker
 from endpoint_picker.picker import Picker
 from endpoint_picker.service import NAME, ExternalProcessor
 from endpoint_picker.token_prompts import PromptReader, TokenPrompts, read_text
@@ -165,7 +165,7 @@ async def serve(config: PickerConfig, source: EndpointSource, stop: asyncio.Even
     paths = METRICS_PATHS if config.engine_metrics is None else tuple(filter(None, [config.engine_metrics]))
     poll = EnginePoll(picker, paths, config.engine_metrics_seconds) if paths else None
     adapters = AdapterReports(picker) if config.secret else None
-    PickerMetrics(metrics.meter, picker, source, leadership, poll, adapters, sharing)
+    observe_picker(metrics.meter, picker, source, leadership, poll, adapters, sharing)
     await metrics.start()
     observers = [*([poll.run] if poll else []), *cache_observers(config, picker)]
     async with (

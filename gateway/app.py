@@ -22,7 +22,7 @@ from gateway.http.application import HttpApplication
 from gateway.http.browser_policy import BrowserPolicy, HostNames
 from gateway.http.server import FAREWELL_SECONDS, HttpServer
 from gateway.interactions import CallInteractions
-from gateway.metrics import CallMetrics, PlacementMetrics, StateMetrics, ThrottlingMetrics
+from gateway.metrics import CallMetrics, observe_interactions, observe_placements, observe_states
 from gateway.operators import ThrottlingService, TracesService
 from gateway.page.admin_channels import AdminChannels
 from gateway.page.page import ClusterView, Page
@@ -44,7 +44,7 @@ from serving.telemetry.records import GATEWAY
 from serving.telemetry.traces import TailSampler, Traces, otlp_processor
 from throttler.assembly import load_profiles, make_throttler, shared_redis
 from throttler.core.profiles import Profiles
-from throttler.metrics import SharingMetrics
+from throttler.metrics import observe_sharing
 from throttler.options import ThrottleChoice
 from throttler.store import report_sharing
 
@@ -78,12 +78,12 @@ class Gateway:
         redis = shared_redis(config)
         self._usage = shared_usage(config, ledger) or ledger
         self._throttler, self._store = make_throttler(config, profiles, self._call_log.closed, redis)
-        ThrottlingMetrics(self._metrics.meter, self._call_log.accounting)
-        SharingMetrics(self._metrics.meter, self._store)
-        PlacementMetrics(self._metrics.meter, self._cluster.placements)
+        observe_interactions(self._metrics.meter, self._call_log.accounting)
+        observe_sharing(self._metrics.meter, self._store)
+        observe_placements(self._metrics.meter, self._cluster.placements)
         open_calls = OpenCallLimiter(per_client=config.open_calls_per_client, total=config.max_streams)
         self._responses = ResponseStore(config.response_store_mib * MIB, config.response_store_seconds)
-        self._states = StateMetrics(
+        observe_states(
             self._metrics.meter,
             lambda: open_calls.count,
             lambda: len(self._cluster.members),
@@ -166,7 +166,6 @@ class Gateway:
                     self._cluster.run(),
                     self._report_readiness(),
                     self._throttler.run(),
-                    self._states.run(),
                     report_sharing(self._store, self._server),
                     *([self._page.run()] if self._page is not None else []),
                     *([self._shared.run(self._interactions.learn)] if self._shared is not None else []),

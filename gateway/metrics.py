@@ -1,6 +1,5 @@
-"""The gateway's metrics: every call once, after its end, and a few states once a second."""
+"""The gateway's metrics: every call once, after its end, and a few states at each collection."""
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
 from opentelemetry import trace
@@ -11,13 +10,12 @@ from opentelemetry.trace import NonRecordingSpan
 from fairlead.outcomes import Outcome
 from gateway.accounting import Accounting
 from gateway.upstream.placements import CHOOSERS, PlacementReason
-from serving.telemetry.metrics import CappedLabel, Counter
+from serving.telemetry.metrics import CappedLabel, Counter, observe, observe_by
 from serving.telemetry.records import CallRecord, InteractionRecord, phases
 from serving.telemetry.spans import call_context
 
 MOST_APPS = 100
 NO_TIER = "none"  # the label of clients whose key has no tier
-STATE_SECONDS = 1.0
 # Bucket boundaries, in seconds, of the GenAI semantic conventions.
 REQUEST_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 PREDICTION_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
@@ -135,70 +133,53 @@ class CallMetrics:
             self._phases.record((phase.end - phase.start) / 1e9, {"phase": phase.name}, context)
 
 
-class ThrottlingMetrics:
-    """Instruments for results of interactions, which are read at each collection.
+def observe_interactions(meter: Meter, accounting: Accounting) -> None:
+    """Show results of interactions. The label app has the names in keys and profiles only, so they are bounded."""
 
-    The label app has the names in keys and profiles only, so the number of its values is bounded.
-    """
-
-    def __init__(self, meter: Meter, accounting: Accounting) -> None:
-        self._accounting = accounting
-        meter.create_observable_counter(
-            "fairlead.interactions.judged",
-            [self._judged],
-            description="Interactions that are over, by app and what became of them; and calls refused",
-        )
-        meter.create_observable_counter(
-            "fairlead.interactions.tokens.wasted",
-            [self._wasted],
-            description="Tokens computed for interactions that a limit or a failure cut short, by app",
-        )
-
-    def _judged(self, _: CallbackOptions) -> Iterable[Observation]:
-        for app, account in list(self._accounting.apps.items()):  # a copy: the exporter's thread may run this
+    def judged(_: CallbackOptions) -> Iterable[Observation]:
+        for app, account in list(accounting.apps.items()):  # a copy: the exporter's thread may run this
             for result in ("served", "throttled", "broken", "invalid", "cancelled", "refused"):
                 yield Observation(getattr(account, result), {"app": app, "result": result})
 
-    def _wasted(self, _: CallbackOptions) -> Iterable[Observation]:
-        return [Observation(each.wasted_tokens, {"app": app}) for app, each in list(self._accounting.apps.items())]
+    def wasted() -> dict[str, float]:
+        return {app: account.wasted_tokens for app, account in list(accounting.apps.items())}
+
+    meter.create_observable_counter(
+        "fairlead.interactions.judged",
+        [judged],
+        description="Interactions that are over, by app and what became of them; and calls refused",
+    )
+    observe_by(
+        meter.create_observable_counter,
+        "fairlead.interactions.tokens.wasted",
+        "app",
+        wasted,
+        "Tokens computed for interactions that a limit or a failure cut short, by app",
+    )
 
 
-class PlacementMetrics:
-    """Instruments for placements of requests, which are read at each collection."""
+def observe_placements(meter: Meter, placements: Mapping[PlacementReason, int]) -> None:
+    """Show placements of requests."""
 
-    def __init__(self, meter: Meter, placements: Mapping[PlacementReason, int]) -> None:
-        self._placements = placements
-        meter.create_observable_counter(
-            "fairlead.placements",
-            [self._counts],
-            description="Attempts to place requests, by who chose the worker (scheduler, gateway, nobody) and why",
-        )
-
-    def _counts(self, _: CallbackOptions) -> Iterable[Observation]:
-        for reason, count in self._placements.items():
+    def counts(_: CallbackOptions) -> Iterable[Observation]:
+        for reason, count in placements.items():
             yield Observation(count, {"chosen_by": str(CHOOSERS[reason]), "reason": str(reason)})
 
+    meter.create_observable_counter(
+        "fairlead.placements",
+        [counts],
+        description="Attempts to place requests, by who chose the worker (scheduler, gateway, nobody) and why",
+    )
 
-class StateMetrics:
-    """Gauges of the present state, which are set on the event loop."""
 
-    def __init__(
-        self, meter: Meter, open_calls: Callable[[], int], members: Callable[[], int], stored_bytes: Callable[[], int]
-    ) -> None:
-        self._open = meter.create_gauge("fairlead.calls.open", description="Calls in progress at this gateway")
-        self._members = meter.create_gauge("fairlead.gateway.workers", description="Workers that this gateway knows")
-        self._stored = meter.create_gauge("fairlead.responses.stored.bytes", description="Bytes of stored responses")
-        self._open_calls = open_calls
-        self._known_members = members
-        self._stored_bytes = stored_bytes
-
-    async def run(self) -> None:
-        """Set the gauges every STATE_SECONDS until cancelled."""
-        while True:
-            self._open.set(self._open_calls())
-            self._members.set(self._known_members())
-            self._stored.set(self._stored_bytes())
-            await asyncio.sleep(STATE_SECONDS)
+def observe_states(
+    meter: Meter, open_calls: Callable[[], int], members: Callable[[], int], stored_bytes: Callable[[], int]
+) -> None:
+    """Show the present state."""
+    gauge = meter.create_observable_gauge
+    observe(gauge, "fairlead.calls.open", open_calls, "Calls in progress at this gateway")
+    observe(gauge, "fairlead.gateway.workers", members, "Workers that this gateway knows")
+    observe(gauge, "fairlead.responses.stored.bytes", stored_bytes, "Bytes of stored responses")
 
 
 def _exemplar(call: CallRecord) -> Context:

@@ -9,10 +9,10 @@ from opentelemetry.metrics import NoOpMeter
 from endpoint_picker.app import make_picker
 from endpoint_picker.config import PickerConfig
 from endpoint_picker.core.service_counters import ServiceCounters
-from endpoint_picker.metrics import PickerMetrics
+from endpoint_picker.metrics import observe_picker
 from fairlead.v1 import scheduler_pb2
 from gateway.accounting import Accounting
-from gateway.metrics import CallMetrics, PlacementMetrics, StateMetrics, ThrottlingMetrics
+from gateway.metrics import CallMetrics, observe_interactions, observe_placements, observe_states
 from gateway.upstream.placements import PlacementReason
 from global_scheduler.app import make_service
 from global_scheduler.config import SchedulerConfig
@@ -21,7 +21,7 @@ from global_scheduler.metrics import SchedulerMetrics
 from local_worker.metrics import WorkerMetrics
 from serving.endpoint_names import EndpointNames
 from serving.telemetry.exposition import metric_name
-from throttler.metrics import RateLimitMetrics, SharingMetrics
+from throttler.metrics import RateLimitMetrics, observe_sharing
 from throttler.store import LocalStore
 
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*?)\})? (\S+)(?: # .*)?$", re.MULTILINE)
@@ -73,13 +73,13 @@ def declared() -> set[str]:
     """The name of every sample that a service of ours can expose."""
     meter = DeclaringMeter()
     CallMetrics(meter)
-    PlacementMetrics(meter, dict.fromkeys(PlacementReason, 0))
-    StateMetrics(meter, lambda: 0, lambda: 0, lambda: 0)
-    ThrottlingMetrics(meter, Accounting())
-    SharingMetrics(meter, LocalStore())
+    observe_placements(meter, dict.fromkeys(PlacementReason, 0))
+    observe_states(meter, lambda: 0, lambda: 0, lambda: 0)
+    observe_interactions(meter, Accounting())
+    observe_sharing(meter, LocalStore())
     RateLimitMetrics(meter)
     SchedulerMetrics(meter, make_service(SchedulerConfig(secret="a secret for tests only")))
-    PickerMetrics(
+    observe_picker(
         meter,
         make_picker(PickerConfig(endpoints="127.0.0.1:1"), ServiceCounters()),
         EndpointNames(["127.0.0.1:1"]),

@@ -18,7 +18,7 @@ from serving.telemetry.records import THROTTLER
 from throttler.assembly import load_profiles, make_throttler, shared_redis
 from throttler.config import ThrottlerConfig
 from throttler.core.profiles import Profiles
-from throttler.metrics import RateLimitMetrics, SharingMetrics
+from throttler.metrics import RateLimitMetrics, observe_sharing
 from throttler.metrics_overload import MetricsOverload, OverloadRule
 from throttler.rate_limit_service import NAME, RateLimitService, add_rate_limits_to_server
 from throttler.scheduler_overload import SchedulerOverload, always
@@ -37,7 +37,7 @@ class RateLimiter:
         self._metrics = Metrics(THROTTLER, config.metrics, os.environ)
         metrics = RateLimitMetrics(self._metrics.meter)
         self._throttler, self._store = make_throttler(config, profiles, metrics.closed, shared_redis(config))
-        SharingMetrics(self._metrics.meter, self._store)
+        observe_sharing(self._metrics.meter, self._store)
         overloaded, self._follow_overload = _overload(config)
         self._service = RateLimitService(
             self._throttler,

@@ -1,10 +1,8 @@
 """Metrics of throttling: the decisions of the rate limit service, and the limits that processes share."""
 
-from collections.abc import Iterable
+from opentelemetry.metrics import Meter
 
-from opentelemetry.metrics import CallbackOptions, Meter, Observation
-
-from serving.telemetry.metrics import Counter
+from serving.telemetry.metrics import Counter, observe
 from throttler.core.interactions import FinishedInteraction
 from throttler.store import Store
 
@@ -27,20 +25,10 @@ class RateLimitMetrics:
         self._interactions.add(1, interaction.key.app, interaction.reason.value)
 
 
-class SharingMetrics:
-    """Gauges of the limits that processes share, which are read at each collection."""
-
-    def __init__(self, meter: Meter, store: Store) -> None:
-        self._store = store
-        meter.create_observable_gauge(
-            "fairlead.limits.degraded", [self._degraded], description="1: Redis is out of reach, counting by itself"
-        )
-        meter.create_observable_gauge(
-            "fairlead.limits.gateways", [self._gateways], description="Gateways that share the limits"
-        )
-
-    def _degraded(self, _: CallbackOptions) -> Iterable[Observation]:
-        return [Observation(int(self._store.degraded))]
-
-    def _gateways(self, _: CallbackOptions) -> Iterable[Observation]:
-        return [Observation(self._store.gateways)]
+def observe_sharing(meter: Meter, store: Store) -> None:
+    """Show whether and with how many processes limits are shared."""
+    gauge = meter.create_observable_gauge
+    observe(
+        gauge, "fairlead.limits.degraded", lambda: int(store.degraded), "1: Redis is out of reach, counting by itself"
+    )
+    observe(gauge, "fairlead.limits.gateways", lambda: store.gateways, "Gateways that share the limits")

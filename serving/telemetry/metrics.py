@@ -1,7 +1,7 @@
 """A process's metrics: OpenTelemetry instruments that Prometheus scrapes, or that are pushed over OTLP."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, NoOpMeterProvider, Observation
@@ -66,6 +66,23 @@ def _push_endpoint(environ: Mapping[str, str]) -> str:
     if disabled or environ.get("OTEL_METRICS_EXPORTER", "otlp") == "none":
         return ""
     return next((environ[name] for name in _ENDPOINTS if environ.get(name)), "")
+
+
+def observe(create: Callable[..., object], name: str, read: Callable[[], float], description: str) -> None:
+    """Make an instrument without labels by a meter's method; `read` is called at each collection, on any thread."""
+    create(name, [lambda _: [Observation(read())]], description=description)
+
+
+def observe_by(
+    create: Callable[..., object], name: str, label: str, read: Callable[[], Mapping[str, float]], description: str
+) -> None:
+    """Make an instrument with a label, whose values are the keys of what `read` returns; see `observe`."""
+    # A copy: the exporter's thread may run this.
+    create(
+        name,
+        [lambda _: [Observation(each, {label: key}) for key, each in list(read().items())]],
+        description=description,
+    )
 
 
 class Counter:
