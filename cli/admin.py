@@ -3,9 +3,11 @@
 import argparse
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import grpc
+from google.protobuf.message import Message
 
 from cli import endpoint
 from fairlead.errors import FairleadError, Unavailable
@@ -28,33 +30,28 @@ class Admin:
 
     def status(self) -> scheduler_pb2.StatusResponse:
         """Return the scheduler's view of the cluster."""
-        try:
-            request = scheduler_pb2.StatusRequest()
-            status: scheduler_pb2.StatusResponse = self._stub.Status(
-                request, metadata=self._metadata, timeout=TIMEOUT_SECONDS
-            )
-        except grpc.RpcError as error:
-            raise failure(error, self._address) from error
+        status: scheduler_pb2.StatusResponse = self._call(self._stub.Status, scheduler_pb2.StatusRequest())
         return status
 
     def drain(self, worker: str) -> None:
-        try:
-            request = scheduler_pb2.DrainWorkerRequest(worker=worker)
-            self._stub.DrainWorker(request, metadata=self._metadata, timeout=TIMEOUT_SECONDS)
-        except grpc.RpcError as error:
-            raise failure(error, self._address) from error
+        self._call(self._stub.DrainWorker, scheduler_pb2.DrainWorkerRequest(worker=worker))
 
     def flush(self, worker: str) -> None:
         """Request that a worker empties its prefix cache."""
-        try:
-            request = scheduler_pb2.FlushWorkerRequest(worker=worker)
-            self._stub.FlushWorker(request, metadata=self._metadata, timeout=TIMEOUT_SECONDS)
-        except grpc.RpcError as error:
-            raise failure(error, self._address) from error
+        self._call(self._stub.FlushWorker, scheduler_pb2.FlushWorkerRequest(worker=worker))
+
+    def _call(self, method: Callable[..., Any], request: Message) -> Any:
+        with reaching(self._address):
+            return method(request, metadata=self._metadata, timeout=TIMEOUT_SECONDS)
 
 
-def failure(call: grpc.RpcError, address: str) -> FairleadError:
-    return unreachable(call, address) or from_call(call)
+@contextlib.contextmanager
+def reaching(address: str) -> Iterator[None]:
+    """Raise a FairleadError for a call to `address` that fails within the context."""
+    try:
+        yield
+    except grpc.RpcError as error:
+        raise unreachable(error, address) or from_call(error) from error
 
 
 def accounts(args: argparse.Namespace) -> list[throttling_pb2.AccountResponse]:
@@ -67,14 +64,11 @@ def accounts(args: argparse.Namespace) -> list[throttling_pb2.AccountResponse]:
 
 def account(gateway: str, secret: str) -> throttling_pb2.AccountResponse:
     """Return the interactions' outcomes that the gateway at this address has counted; raises a FairleadError."""
-    with open_sync_channel(gateway) as channel:
+    with open_sync_channel(gateway) as channel, reaching(gateway):
         stub = throttling_pb2_grpc.ThrottlingStub(channel)
-        try:
-            response: throttling_pb2.AccountResponse = stub.Account(
-                throttling_pb2.AccountRequest(), metadata=secret_metadata(secret), timeout=TIMEOUT_SECONDS
-            )
-        except grpc.RpcError as error:
-            raise failure(error, gateway) from error
+        response: throttling_pb2.AccountResponse = stub.Account(
+            throttling_pb2.AccountRequest(), metadata=secret_metadata(secret), timeout=TIMEOUT_SECONDS
+        )
     return response
 
 

@@ -2,8 +2,6 @@
 
 import argparse
 
-import grpc
-
 from cli import admin, endpoint
 from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason, Outcome
@@ -94,10 +92,7 @@ def _ms(start: int, end: int) -> str:
 
 
 def _find(address: str, secret: str, name: str) -> list[traces_pb2.TracedCall]:
-    with open_sync_channel(address) as channel:
+    with open_sync_channel(address) as channel, admin.reaching(address):
         stub = traces_pb2_grpc.TracesStub(channel)
-        try:
-            request, metadata = traces_pb2.FindTraceRequest(id=name), secret_metadata(secret)
-            return list(stub.FindTrace(request, metadata=metadata, timeout=admin.TIMEOUT_SECONDS).calls)
-        except grpc.RpcError as error:
-            raise admin.failure(error, address) from error
+        request, metadata = traces_pb2.FindTraceRequest(id=name), secret_metadata(secret)
+        return list(stub.FindTrace(request, metadata=metadata, timeout=admin.TIMEOUT_SECONDS).calls)

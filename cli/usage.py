@@ -4,8 +4,6 @@ import argparse
 import json
 import shutil
 
-import grpc
-
 from cli import admin, endpoint
 from cli.table import Column, table
 from fairlead.errors import InvalidRequest
@@ -54,13 +52,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _usage(gateway: str, secret: str, since: str) -> tuple[str, list[UsageRow]]:
     """Return the name of the gateway's ledger and its rows."""
-    with open_sync_channel(gateway) as channel:
+    with open_sync_channel(gateway) as channel, admin.reaching(gateway):
         request, metadata = throttling_pb2.UsageRequest(since=since), secret_metadata(secret)
         stub = throttling_pb2_grpc.ThrottlingStub(channel)
-        try:
-            answers = list(stub.Usage(request, metadata=metadata, timeout=SECONDS))
-        except grpc.RpcError as error:
-            raise admin.failure(error, gateway) from error
+        answers = list(stub.Usage(request, metadata=metadata, timeout=SECONDS))
     rows = [UsageRow(*(getattr(row, name) for name in UsageRow._fields)) for answer in answers for row in answer.rows]
     return answers[0].ledger, rows
 

@@ -51,9 +51,6 @@ class Lmetric(StatelessPolicy):
     Unit of fairness: none. See RoutePolicy.
     """
 
-    def __init__(self, _config: RoutePolicyConfig) -> None:
-        pass
-
     def select(self, request: RouteRequest, choice: Candidates) -> int:
         scores: dict[tuple[int, int], int] = {}  # workers by product and new tokens
         for slot in slots(choice.candidates):
@@ -70,9 +67,6 @@ class Preble(StatelessPolicy):
     Rebalancing: a match whose queue, per capacity, is more than 1.5 times the shortest one with this request in it is
     skipped for the shortest. Unit of fairness: none. See RoutePolicy.
     """
-
-    def __init__(self, _config: RoutePolicyConfig) -> None:
-        pass
 
     def select(self, request: RouteRequest, choice: Candidates) -> int:
         queues = choice.queues

@@ -21,7 +21,7 @@ from local_worker.core.request import Request
 from serving.blocks import Link
 from serving.sampling_params import SamplingParams
 from simulation.call import SimulatedCall
-from simulation.clock import VirtualClock
+from simulation.clock import Action, VirtualClock
 from simulation.prompts import CHAIN_SEED, digests_of, output_run
 from simulation.run_log import RunLog
 from simulation.spec import WorkerSpec
@@ -76,8 +76,7 @@ class SimulatedWorker:
     def submit(self, attempt: SimulatedAttempt) -> None:
         """Queue the attempt. A refusal is reported like any other end; so is a dead worker, whose connection is
         refused."""
-        if self._clock.now < self.stalled_until:
-            self._clock.at(self.stalled_until, partial(self.submit, attempt))
+        if self._puts_off(partial(self.submit, attempt)):
             return
         self._arrivals += 1
         request = self._request(attempt)
@@ -94,9 +93,15 @@ class SimulatedWorker:
         if not self._busy:
             self._step()
 
+    def _puts_off(self, action: Action) -> bool:
+        """Plan `action` for the end of a stall; return False, and plan nothing, if there is none."""
+        is_stalled = self._clock.now < self.stalled_until
+        if is_stalled:
+            self._clock.at(self.stalled_until, action)
+        return is_stalled
+
     def _expire(self) -> None:
-        if self._clock.now < self.stalled_until:
-            self._clock.at(self.stalled_until, self._expire)
+        if self._puts_off(self._expire):
             return
         self.machine.handle(TimePassed(), self._clock.now)
         self._deliver()
@@ -136,8 +141,7 @@ class SimulatedWorker:
 
     def abort(self, attempt: SimulatedAttempt) -> None:
         """Abort the attempt, as the gateway requests; do nothing when it has ended."""
-        if self._clock.now < self.stalled_until:
-            self._clock.at(self.stalled_until, partial(self.abort, attempt))
+        if self._puts_off(partial(self.abort, attempt)):
             return
         for request in self.delivery.owned_by(attempt):
             self.machine.handle(AbortRequest(request), self._clock.now)
@@ -173,8 +177,7 @@ class SimulatedWorker:
     def _commit(self, life: int, plan: Plan, seconds: float) -> None:
         if life != self.life:
             return
-        if self._clock.now < self.stalled_until:
-            self._clock.at(self.stalled_until, partial(self._commit, life, plan, seconds))
+        if self._puts_off(partial(self._commit, life, plan, seconds)):
             return
         self._run_log.steps += max(plan.lengths, default=1)
         self.batcher.timed(plan, seconds)
@@ -196,8 +199,7 @@ class SimulatedWorker:
     def _tick(self, life: int) -> None:
         if life != self.life:
             return
-        if self._clock.now < self.stalled_until:
-            self._clock.at(self.stalled_until, partial(self._tick, life))
+        if self._puts_off(partial(self._tick, life)):
             return
         self._ticks = False
         self._deliver()

@@ -10,9 +10,9 @@ import traceback
 from functools import partial
 from multiprocessing import Pool
 
+from cli.job_progress import JobProgress
 from lab.rehearsal.oracle import EVERY
 from lab.rehearsal.rehearsal import rehearse
-from simulation.progress import ProgressBar
 
 
 def _attempt(every: int, seed: int) -> tuple[int, str]:
@@ -36,16 +36,16 @@ def main() -> int:
     )
     args = parser.parse_args()
     failed = 0
-    with Pool() as pool, ProgressBar(sys.stderr) as bar:
-        bar.show(0.0, f"0 of {args.seeds} seeds")
+    with Pool() as pool, JobProgress(sys.stderr) as progress:
+        progress.show(0.0, f"0 of {args.seeds} seeds")
         attempts = pool.imap_unordered(
             partial(_attempt, args.every), range(args.first, args.first + args.seeds), chunksize=4
         )
         for done, (seed, error) in enumerate(attempts, start=1):
-            bar.show(done / args.seeds, f"{done} of {args.seeds} seeds")
+            progress.show(done / args.seeds, f"{done} of {args.seeds} seeds")
             if error:
                 failed += 1
-                bar.clear()
+                progress.clear()
                 replay = f"python -m lab.rehearsal --seeds 1 --first {seed} --every 1"
                 print(f"{error}seed {seed} failed; replay: {replay}")
     print(f"{args.seeds - failed} of {args.seeds} seeds passed")

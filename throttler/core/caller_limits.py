@@ -4,6 +4,7 @@ They are in this order everywhere. What is beyond one of them does not count tow
 calls too often does not use up the limit of the app, nor an app that of its tenant.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from fairlead.outcomes import Outcome
@@ -11,6 +12,7 @@ from serving.names import tenant_of
 from throttler.core.profiles import Profiles
 from throttler.core.quota import QuotaAccount
 from throttler.core.throttle import Caller
+from throttler.core.windows import Window
 
 
 class CallerLimit(NamedTuple):
@@ -60,3 +62,23 @@ def user_account(profiles: Profiles, client: str) -> QuotaAccount:
     caller = Caller(tenant_of(client), client, "")
     [limit] = limits_of(caller, profiles.limits.user_per_minute, None, None)
     return limit.account
+
+
+class LimitedCalls:
+    """The part of a ThrottleRule that counts calls towards the limits of their callers, in `window`."""
+
+    def __init__(self, profiles: Profiles, window: Window) -> None:
+        self.window = window
+        self._profiles = profiles
+
+    def accounts(self, caller: Caller) -> Sequence[QuotaAccount]:
+        return [limit.account for limit in call_limits(self._profiles, caller)]
+
+    def refused(self, client: str, now: float) -> None:
+        self.window.arrived(user_account(self._profiles, client), now)
+
+    def configure(self, profiles: Profiles) -> None:
+        self._profiles = profiles
+
+    def check_invariants(self) -> None:
+        self.window.check_invariants()

@@ -9,21 +9,20 @@ is set, it holds for all calls of a tenant's users and apps together, and kappa 
 
 from collections.abc import Sequence
 
-from throttler.core.caller_limits import CallerLimit, call_caps, call_limits, user_account
+from throttler.core.caller_limits import CallerLimit, LimitedCalls, call_caps, call_limits
 from throttler.core.profiles import Profiles
 from throttler.core.quota import Quota, QuotaAccount
 from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision, Rejected
 from throttler.core.windows import SlidingWindow, growable
 
 
-class Oit:
+class Oit(LimitedCalls):
     """A throttle that refuses calls only while the pool is overloaded, and never a protected call. See ThrottleRule."""
 
     protects = True
 
     def __init__(self, profiles: Profiles, quota: Quota, seconds: float = WINDOW_SECONDS) -> None:
-        self.window = SlidingWindow(seconds, quota)
-        self._profiles = profiles
+        super().__init__(profiles, SlidingWindow(seconds, quota))
 
     def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
         limits = call_limits(self._profiles, caller)
@@ -46,18 +45,6 @@ class Oit:
 
     def enforces(self, overloaded: bool) -> bool:
         return overloaded
-
-    def accounts(self, caller: Caller) -> Sequence[QuotaAccount]:
-        return [limit.account for limit in call_limits(self._profiles, caller)]
-
-    def refused(self, client: str, now: float) -> None:
-        self.window.arrived(user_account(self._profiles, client), now)
-
-    def configure(self, profiles: Profiles) -> None:
-        self._profiles = profiles
-
-    def check_invariants(self) -> None:
-        self.window.check_invariants()
 
     def _lacking(self, limits: Sequence[CallerLimit], caps: Sequence[QuotaAccount], now: float) -> QuotaAccount | None:
         """Return the account whose limit would refuse the call now, if more of the limit can be requested.

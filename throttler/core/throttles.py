@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from throttler.core.caller_limits import call_limits, user_account
+from throttler.core.caller_limits import LimitedCalls, call_limits
 from throttler.core.oit import Oit
 from throttler.core.profiles import Profiles
 from throttler.core.quota import LocalQuota, Quota, QuotaAccount
@@ -10,14 +10,13 @@ from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision, 
 from throttler.core.windows import FixedWindow, SlidingWindow, growable
 
 
-class Rpm:
+class Rpm(LimitedCalls):
     """A throttle that limits the calls of each user, app and tenant in every minute of the clock. See ThrottleRule."""
 
     protects = False
 
     def __init__(self, profiles: Profiles, quota: Quota, seconds: float = WINDOW_SECONDS) -> None:
-        self.window = FixedWindow(seconds, quota)
-        self._profiles = profiles
+        super().__init__(profiles, FixedWindow(seconds, quota))
 
     def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
         """See ThrottleRule; `overloaded` and `protected` change nothing."""
@@ -32,18 +31,6 @@ class Rpm:
 
     def enforces(self, overloaded: bool) -> bool:
         return True
-
-    def accounts(self, caller: Caller) -> Sequence[QuotaAccount]:
-        return [limit.account for limit in call_limits(self._profiles, caller)]
-
-    def refused(self, client: str, now: float) -> None:
-        self.window.arrived(user_account(self._profiles, client), now)
-
-    def configure(self, profiles: Profiles) -> None:
-        self._profiles = profiles
-
-    def check_invariants(self) -> None:
-        self.window.check_invariants()
 
 
 class Unlimited:

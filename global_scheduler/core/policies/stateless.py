@@ -6,6 +6,9 @@ from global_scheduler.core.policies.base import Candidates, RoutePolicyConfig, R
 class StatelessPolicy:
     """A policy that keeps no accounts: it books nothing, and its events change nothing. See RoutePolicy."""
 
+    def __init__(self, _config: RoutePolicyConfig) -> None:
+        pass
+
     def placed(self, request: RouteRequest, slot: int, candidates: int, matched_tokens: int) -> int:
         """Return 0, because nothing is booked; see RoutePolicy."""
         return 0
@@ -28,9 +31,6 @@ class StatelessPolicy:
 
 class LeastLoaded(StatelessPolicy):
     """Choose `argmin s_w / capacity` over all candidates. See RoutePolicy."""
-
-    def __init__(self, _config: RoutePolicyConfig) -> None:
-        pass
 
     def select(self, request: RouteRequest, choice: Candidates) -> int:
         return choice.queues.least(choice.candidates)

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.job_progress import JobProgress
+from cli.job_progress import WIDTH, JobProgress
 from cli.jobs import SimulationFailed, run_jobs
 from fairlead.errors import InvalidRequest
 from lab.reproduction.streams import Stream, Streams
-from simulation.progress import WIDTH, ProgressBar
 from simulation.run import Scenario
 from simulation.simulation_job import Ended
 from simulation.spec import ClusterSpec
@@ -141,7 +140,7 @@ def test_an_error_in_a_child_process_is_raised_in_the_parent() -> None:
 
 def test_nothing_is_drawn_where_nobody_looks() -> None:
     stream = io.StringIO()
-    bar = ProgressBar(stream)
+    bar = JobProgress(stream)
     bar.show(0.5, "half")
     bar.clear()
     assert stream.getvalue() == ""
@@ -150,7 +149,7 @@ def test_nothing_is_drawn_where_nobody_looks() -> None:
 def test_a_line_fits_the_terminal_and_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "50")
     terminal = Terminal()
-    bar = ProgressBar(terminal)
+    bar = JobProgress(terminal)
     bar.show(0.5, "a long text that goes on and on")
     bar.show(1.0, "short")
     bar.clear()
