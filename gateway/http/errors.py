@@ -117,6 +117,18 @@ def describe(error: FairleadError, names: Mapping[str, str]) -> tuple[str, str]:
     return parameter, f"{parameter}: {error.message.removeprefix(f'{field}: ')}"
 
 
+def forget_frames(error: FairleadError) -> None:
+    """Drop where `error`, and what led to it, was raised.
+
+    Those frames hold the body. A frame that holds its own error is freed by the garbage collector alone, which counts
+    objects and no bytes: a hundred bodies would wait for it.
+    """
+    step: BaseException | None = error
+    while step is not None:
+        step.__traceback__ = None
+        step = step.__context__
+
+
 def error_headers(error: FairleadError) -> Headers:
     """Return the headers that name the time until a retry, in whole seconds and in milliseconds, or the methods."""
     if isinstance(error, MethodNotAllowed):

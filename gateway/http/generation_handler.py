@@ -161,7 +161,8 @@ class GenerationHandler:
             self._request.connection.trust()
         try:
             await (self._complete() if error is None else self._refuse(error))
-            self._outputs = []
+            # The calls' drivers lead back to this object, so that only the garbage collector will free it.
+            self._asked, self._answer, self._outputs = None, None, []
             await self._request.connection.taken()
         finally:
             if self._held:

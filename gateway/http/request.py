@@ -7,7 +7,7 @@ from fairlead.errors import Cancelled, FairleadError
 from gateway.http.asgi import Event, Headers, Receive, Scope, Send
 from gateway.http.connection import HttpConnection
 from gateway.http.dialect import dialect_of
-from gateway.http.errors import BodyTooLarge, error_headers
+from gateway.http.errors import BodyTooLarge, error_headers, forget_frames
 from gateway.tenants import Credentials
 from serving.rpc.channel import MAX_REQUEST_BYTES
 from serving.rpc.message_body_limiter import MessageBodyLimiter
@@ -79,6 +79,7 @@ class HttpRequest:
 
     async def refuse(self, error: FairleadError, request_id: str, headers: Headers) -> None:
         """Send `error` as the answer to the request that is known as `request_id`."""
+        forget_frames(error)
         body = self.dialect.error_body(error, request_id)
         await self.respond(self.dialect.status(error), body, [*headers, *error_headers(error)])
 

@@ -14,13 +14,14 @@ import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from fairlead.v1 import inference_pb2
+from gateway.json_shape import MAX_ELEMENTS
 from serving.rpc.channel import MAX_REQUEST_BYTES
 from tests.services import Process, Stack
-from tests.system.attacks.large_bodies import SPARE, bodies
+from tests.system.attacks.large_bodies import CHAT_BEGIN, SPARE, bodies
 from tests.system.attacks.report import Memory, Report
 from tests.system.attacks.sizes import Sizes
 from tests.system.attacks.test_fuzz import end_of
-from tests.unit.gateway.http.http_client import HttpClient
+from tests.unit.gateway.http.http_client import CHAT, MESSAGES, HttpClient
 
 MOST = 6  # times the processor time of a text
 MOST_MESSAGE = 30  # times that of a message with a text, which is a copy of bytes: parsing small messages is not
@@ -58,6 +59,27 @@ def test_a_body_costs_little_more_than_a_text(gateway: Process, http: HttpClient
     dear = {name: round(each, 3) for name in bodies() if (each := cost(gateway, http, name)) > MOST * text}
     assert not dear, f"a text: {text:.3f} s"
     assert memory.grown < GROWTH
+
+
+NUMBERS = b"[" + b",".join([b"1.5"] * (MAX_ELEMENTS - SPARE)) + b"]"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        (CHAT, CHAT_BEGIN + b'"metadata":%b}' % NUMBERS, 200),
+        (CHAT, CHAT_BEGIN + b'"metadata":%b,"n":0}' % NUMBERS, 400),
+        (CHAT, CHAT_BEGIN + b'"n":"%b"}' % (b"x" * (MAX_REQUEST_BYTES - SPARE)), 400),
+        (MESSAGES, b'{"max_tokens":1,"messages":[],"metadata":%b}' % NUMBERS, 400),
+    ],
+)
+def test_bodies_one_after_the_other_take_the_memory_of_a_few(
+    gateway: Process, http: HttpClient, path: str, body: bytes, status: int
+) -> None:
+    http.post(path, body)
+    memory = Memory(gateway=gateway)
+    assert {http.post(path, body).status for _ in range(20)} == {status}
+    assert memory.grown < GROWTH, memory
 
 
 def repeated(descriptor: Descriptor, around: tuple[FieldDescriptor, ...] = ()) -> Iterator[tuple[FieldDescriptor, ...]]:
