@@ -34,7 +34,6 @@ class Chart:
     x: str
     y: str
     lines: Sequence[ChartLine] = ()
-    log_y: bool = False
     names: Sequence[str] = ()
     points: Sequence[ChartPoint] = ()
 

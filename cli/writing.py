@@ -56,10 +56,7 @@ def _draw(path: Path, charts: Sequence[Chart], most: int, title: str) -> None:
         axis.set_title(chart.title + note, fontsize="medium")
         axis.set_xlabel(chart.x)
         axis.set_ylabel(chart.y)
-        if chart.log_y:
-            axis.set_yscale("log")
-        else:
-            axis.yaxis.set_major_formatter(_with_commas)
+        axis.yaxis.set_major_formatter(_with_commas)
         axis.grid(alpha=0.3)
         if len(chart.lines) > 1 and not crowded:
             # Beside the panel, because inside it the legend would hide lines.

@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from endpoint_picker import adapter_reports, usage_reports
@@ -194,6 +195,4 @@ def prepare(argv: Sequence[str]) -> Serving:
     return lambda stop: serve(config, source, stop)
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run the picker; return the exit status."""
-    return run(lambda: prepare(argv))
+main = partial(run, prepare)

@@ -157,6 +157,4 @@ def prepare(argv: Sequence[str]) -> Serving:
     return serve
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run the adapter with the arguments `argv`, and return the exit status."""
-    return run(lambda: prepare(argv))
+main = partial(run, prepare)

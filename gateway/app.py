@@ -6,6 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fairlead.errors import Unavailable
@@ -333,6 +334,4 @@ def prepare(argv: Sequence[str]) -> Serving:
     return serve
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run the gateway and return the exit status."""
-    return run(lambda: prepare(argv))
+main = partial(run, prepare)

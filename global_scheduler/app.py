@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Sequence
+from functools import partial
 
 from fairlead.v1 import scheduler_pb2_grpc
 from global_scheduler.admin import AdminService
@@ -87,6 +88,4 @@ def prepare(argv: Sequence[str]) -> Serving:
     return lambda stop: serve(config, scheduler, stop)
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run the process until it is told to stop, and return its exit status."""
-    return run(lambda: prepare(argv))
+main = partial(run, prepare)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from fairlead.v1 import scheduler_pb2
 from local_worker import sizes
@@ -99,6 +100,4 @@ def prepare(argv: Sequence[str]) -> Serving:
     return serve
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run the worker with the arguments `argv`, and return the exit status."""
-    return run(lambda: prepare(argv))
+main = partial(run, prepare)

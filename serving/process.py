@@ -6,7 +6,7 @@ import logging
 import resource
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import uvloop
 
@@ -36,8 +36,8 @@ def log_step(step: str) -> None:
     log.info(STARTING, extra={"step": step})
 
 
-def run(prepare: Callable[[], Serving]) -> int:
-    """Prepare a service and run it until it returns; SIGTERM and SIGINT set the event that is passed to it.
+def run(prepare: Callable[[Sequence[str]], Serving], argv: Sequence[str]) -> int:
+    """Prepare a service with arguments and run it until it returns; SIGTERM and SIGINT set the event passed to it.
 
     Return the exit status: 0, or 2 after one line on standard error if preparing or serving raised ConfigError.
     """
@@ -58,7 +58,7 @@ def run(prepare: Callable[[], Serving]) -> int:
         await serve(stop)
 
     try:
-        uvloop.run(main(prepare()))
+        uvloop.run(main(prepare(argv)))
     except ConfigError as error:
         print(f"configuration: {error}", file=sys.stderr)
         return 2

@@ -28,7 +28,6 @@ class SimulatedCall:
     weight: int = WEIGHT_ONE
     user_weight: int = WEIGHT_ONE
     background: bool = False  # it takes only what no interactive call wants
-    unused_tokens: int = 0  # output tokens that it reserves beyond those that it generates; one step per decision only
     patience: float | None = None  # seconds until the client cancels it
     deadline: float | None = None  # virtual time by which it must have ended
     read_seconds: float = 0.0  # seconds that its client needs to read one message

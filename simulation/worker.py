@@ -42,14 +42,6 @@ class SimulatedAttempt:
     answer: range = range(0)  # worker: all output tokens of the call
 
 
-def _sampling(call: SimulatedCall, generated: int) -> SamplingParams:
-    """Return the limits of an attempt at `call` after `generated` tokens: its last token stops it if it reserves
-    more."""
-    most = call.output_tokens + call.unused_tokens
-    stops = tuple(call.answer[-1:]) if call.unused_tokens else ()
-    return SamplingParams(max_tokens=most, ignore_eos=True, stop_token_ids=stops).after(generated)
-
-
 class SimulatedWorker:
     """A worker that passes its updates to `report`. A crash ends a life; steps planned in that life are discarded."""
 
@@ -124,7 +116,7 @@ class SimulatedWorker:
             prompt_tokens=len(tokens),
             digests=digests,
             chain_seed=CHAIN_SEED,
-            sampling=_sampling(call, attempt.generated),
+            sampling=SamplingParams(max_tokens=call.output_tokens, ignore_eos=True).after(attempt.generated),
             arrival=self._arrivals,
             system_tokens=call.system_tokens,
             weight=call.weight,

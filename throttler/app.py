@@ -117,6 +117,4 @@ def prepare(argv: Sequence[str]) -> Serving:
     return serve
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run the rate limit service and return the exit status."""
-    return run(lambda: prepare(argv))
+main = partial(run, prepare)

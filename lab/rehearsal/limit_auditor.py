@@ -29,7 +29,9 @@ class LimitAuditor:
     def _check_oit(self, permit: Permit, now: float) -> None:
         caller = permit.arrival.caller
         if permit.protected:
-            account = QuotaAccount(f"protected calls of {caller.client}", self._limits.protected_per_minute)
+            account = QuotaAccount(
+                f"protected calls of {caller.client}", self._limits.kappa * self._limits.user_per_minute
+            )
             self._count(account, now - self._seconds, now)
             if self._limits.tenant_per_minute is not None:
                 cap = self._limits.kappa * self._limits.tenant_per_minute

@@ -43,7 +43,11 @@ def check_refusals(spec: ClusterSpec, calls: Iterable[SimulatedCall]) -> None:
         if spec.throttle == "oit" and call.stage:
             of_tenant = [other for other in lately if other.stage]
             if limits.tenant_per_minute is None or len(of_tenant) < limits.kappa * limits.tenant_per_minute:
-                _check(call, [other for other in of_tenant if other.client == call.client], limits.protected_per_minute)
+                _check(
+                    call,
+                    [other for other in of_tenant if other.client == call.client],
+                    limits.kappa * limits.user_per_minute,
+                )
 
 
 def _check(call: SimulatedCall, counted: list[SimulatedCall], limit: int) -> None:

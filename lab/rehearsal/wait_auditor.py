@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from local_worker.core.accounts.account import Account
 from local_worker.core.batcher import Batcher
 from local_worker.core.limits import BatchLimits
+from local_worker.core.policies.sliced_dlpm import SlicedDlpm
+from local_worker.core.prefix_cache import PrefixCache
+from local_worker.core.queue import RequestQueue
 from local_worker.core.request import Request
 from serving.cost import WEIGHT_ONE, Cost
 
@@ -41,7 +44,7 @@ class WaitAuditor:
             return
         waiting = batcher.queue.waiting
         self._weigh([*waiting, *batcher.queue.running])
-        self._waits = {request: wait for request, wait in self._waits.items() if turns.is_hungry(request)}
+        self._waits = {request: wait for request, wait in self._waits.items() if _is_hungry(request, batcher.queue)}
         for request, wait in self._waits.items():
             wait.steps += not turns.blocked
             if wait.steps > wait.allowed:
@@ -74,3 +77,10 @@ class WaitAuditor:
             served = sum(each.weighted > wait.before.get(each, 0) for each in members if each is not account)
             micro = (given + served * (given + debt + 2 * quantum - least)) * heaviest / WEIGHT_ONE
         return 1 + micro / self._least_per_token / (limits.token_budget - limits.max_running)
+
+
+def _is_hungry(request: Request, queue: RequestQueue[PrefixCache]) -> bool:
+    """Return whether an interactive `request` waits, or runs and has a part of its prompt that no step was given."""
+    policy = queue.policy_of(request)
+    is_open = isinstance(policy, SlicedDlpm) and request in policy.open
+    return not request.background and (is_open or request in queue.waiting)

@@ -121,11 +121,6 @@ class ClassTurns:
         """The number of interactive requests with credit for which the last step had no room."""
         return self._interactive.blocked
 
-    def is_hungry(self, request: Request) -> bool:
-        """Return whether an interactive `request` waits, or runs and has a part of its prompt that no step was
-        given."""
-        return not request.background and self._interactive.is_hungry(request)
-
     def _give_floor(
         self,
         step: Step,

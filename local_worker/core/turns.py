@@ -125,10 +125,6 @@ class Turns:
         """The number of tokens of prompts that the last step computes for the policy's requests."""
         return sum(self._step.parts[request] for request in self._sliced)
 
-    def is_hungry(self, request: Request) -> bool:
-        """Return whether `request` waits, or runs and has a part of its prompt that no step was given."""
-        return request in self._policy.open or request in self._queue.waiting
-
     def _decode(self, running: Iterable[Request]) -> list[Request]:
         """Give each request that generates its next token, but for those of accounts at least P in debt: return
         these."""

@@ -29,11 +29,6 @@ class RateLimits:
             if isinstance(value, (int, float)) and not value > 0:
                 raise ValueError(f"{each.name}: must be positive, got {value!r}")
 
-    @property
-    def protected_per_minute(self) -> int:
-        """The most calls per client and minute that an interaction in progress protects."""
-        return self.kappa * self.user_per_minute
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:

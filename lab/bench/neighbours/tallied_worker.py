@@ -137,4 +137,4 @@ def prepare(argv: Sequence[str]) -> Serving:
 
 
 if __name__ == "__main__":
-    sys.exit(run(lambda: prepare(sys.argv[1:])))
+    sys.exit(run(prepare, sys.argv[1:]))

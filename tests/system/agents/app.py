@@ -30,4 +30,4 @@ def prepare(argv: Sequence[str]) -> Serving:
 
 def main(argv: Sequence[str]) -> int:
     """Run the worker with the arguments `argv`, and return the exit status."""
-    return run(lambda: prepare(argv))
+    return run(prepare, argv)
