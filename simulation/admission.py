@@ -11,8 +11,6 @@ from global_scheduler.core.dispatcher import Dispatcher
 from serving.cost import WeightedTokens
 from simulation.call import SimulatedCall
 from simulation.clock import VirtualClock
-from simulation.shared_claims import SharedClaims
-from simulation.shared_limits import SharedLimits
 from simulation.spec import ADMISSIONS, ClusterSpec
 from throttler.core.budget import BudgetDemand, TokenUse
 from throttler.core.budget_accounts import BudgetAccounts
@@ -21,10 +19,9 @@ from throttler.core.decider import Arrival, Decider, Permit
 from throttler.core.expectations import Expectations
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import Interactions
-from throttler.core.leased_quota import LeasedQuota
 from throttler.core.pool_claims import PoolClaims
 from throttler.core.profiles import Profiles
-from throttler.core.quota import LocalQuota, QuotaDemand
+from throttler.core.quota import Quota, QuotaDemand
 from throttler.core.throttle import Caller
 from throttler.core.working_sets import Context
 
@@ -42,22 +39,19 @@ class SimulatedAdmission:
         spec: ClusterSpec,
         clock: VirtualClock,
         dispatcher: Dispatcher,
-        shared: SharedLimits,
-        shared_claims: SharedClaims,
         tokens: Tokens,
+        quota: Quota,
     ) -> None:
         self._spec = spec
         self._clock = clock
         self._dispatcher = dispatcher
         self._tokens = tokens
         profiles = Profiles(limits=spec.limits)
-        quota = LeasedQuota(spec.window_seconds, spec.gateways) if spec.gateways > 1 else LocalQuota()
-        throttle = ADMISSIONS[spec.throttle](profiles, quota, spec.window_seconds)
+        self.throttle = ADMISSIONS[spec.throttle](profiles, quota, spec.window_seconds)
         budgets = Budgets(profiles, BudgetAccounts(), WeightedTokens())
-        self._link = shared.connect(quota, throttle.window) if isinstance(quota, LeasedQuota) else None
-        claims = PoolClaims()
-        shared_claims.connect(claims)
-        decider = Decider(throttle, Interactions("simulation", profiles), Expectations(profiles), budgets, claims)
+        self.claims = PoolClaims()
+        interactions, expectations = Interactions("simulation", profiles), Expectations(profiles)
+        decider = Decider(self.throttle, interactions, expectations, budgets, self.claims)
         self._open_calls = OpenCallLimiter(per_client=spec.max_streams_per_client, total=spec.max_streams)
         self._calls: CallAdmission[SimulatedCall] = CallAdmission(decider, self._open_calls)
         self._overloaded = False
@@ -85,8 +79,7 @@ class SimulatedAdmission:
             return
         assert not isinstance(permit, BudgetDemand), "simulated gateways have no budgets"
         if isinstance(permit, QuotaDemand):
-            assert self._link is not None, "the only gateway has every limit to itself"
-            self._link.lease(permit, partial(self._decide_again, call, then))
+            self._lease(permit, partial(self._decide_again, call, then))
             return
         self.admitted(permit, self._clock.now)
         if call.interaction:
@@ -108,12 +101,14 @@ class SimulatedAdmission:
         self._calls.withdrawn(call, self._clock.now)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError when an account, a window, a lease or a count of open calls is impossible."""
+        """Raise AssertionError when an account, a window or a count of open calls is impossible."""
         self._calls.check_invariants()
         own, counted = self._calls.count, self._open_calls.count
         assert own == counted, f"{own} open, {counted} counted"
-        if self._link is not None:
-            self._link.check_invariants()
+
+    def _lease(self, demand: QuotaDemand, then: Callable[[], None]) -> None:
+        """Request what `demand` lacks, and call `then` after any answer."""
+        raise AssertionError("the only gateway has every limit to itself")
 
     def _decide_again(self, call: SimulatedCall, then: Callable[[events.Event], None]) -> None:
         if call.outcome is None:

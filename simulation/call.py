@@ -31,7 +31,6 @@ class SimulatedCall:
     patience: float | None = None  # seconds until the client cancels it
     deadline: float | None = None  # virtual time by which it must have ended
     read_seconds: float = 0.0  # seconds that its client needs to read one message
-    is_text: bool = False  # a worker must tokenize its prompt
     gateway: int = 0  # cluster: number of the gateway that handles it
     outcome: Outcome | None = None  # gateway
     worker: str = ""  # gateway: worker of the last attempt

@@ -1,4 +1,4 @@
-"""The whole system under virtual time: gateways, scheduler, workers, and the network delays between them."""
+"""The whole system under virtual time: a gateway, scheduler, workers, and the network delays between them."""
 
 import gc
 from collections.abc import Callable, Iterable, Iterator
@@ -17,11 +17,10 @@ from simulation.clock import VirtualClock
 from simulation.gateway import SimulatedGateway, placed_request
 from simulation.run_log import RunLog
 from simulation.scheduler import make_dispatcher
-from simulation.shared_claims import SharedClaims
-from simulation.shared_limits import SharedLimits
 from simulation.spec import ClusterSpec
 from simulation.worker import SimulatedWorker
 from simulation.workload import Workload
+from throttler.core.quota import LocalQuota
 
 
 class SimulatedCluster:
@@ -45,10 +44,7 @@ class SimulatedCluster:
         for worker, slowdown in zip(self.workers.values(), cycle(spec.slowdowns), strict=False):
             worker.slowdown = slowdown
         self.dispatcher = dispatcher or make_dispatcher(spec)
-        self.limits = SharedLimits(spec, self.clock, lambda: self.idle)
-        self.claims = SharedClaims(self.clock, lambda: self.idle)
-        tokens: Tokens = {}
-        self.gateways = [self._make_gateway(tokens) for _ in range(spec.gateways)]
+        self.gateways = self._make_gateways()
         self.members: dict[str, Member] = {}
         self.reachable = dict.fromkeys(names, True)  # whether the scheduler can reach the worker
         self.keeps_events: Callable[[], bool] = lambda: True
@@ -64,8 +60,6 @@ class SimulatedCluster:
             worker.report = self._worker_reported
             self.attach(worker)
             self._report(worker)
-        self.limits.start()
-        self.claims.start()
         self._plan_next_arrival()
         with _without_collection():
             self.clock.run()
@@ -77,8 +71,11 @@ class SimulatedCluster:
             self.run_log.bound = worker.batcher.queue.policy.bound_micro
         return self.run_log
 
+    def _make_gateways(self) -> list[SimulatedGateway]:
+        return [self._make_gateway({})]
+
     def _make_gateway(self, tokens: Tokens) -> SimulatedGateway:
-        admission = SimulatedAdmission(self.spec, self.clock, self.dispatcher, self.limits, self.claims, tokens)
+        admission = SimulatedAdmission(self.spec, self.clock, self.dispatcher, tokens, LocalQuota())
         return SimulatedGateway(self.spec, self.clock, self.dispatcher, self.workers, admission, self._done)
 
     @property

@@ -20,7 +20,6 @@ from serving.blocks import pack_digests
 from simulation.admission import MODEL, SimulatedAdmission
 from simulation.call import SimulatedCall
 from simulation.clock import VirtualClock
-from simulation.encoding import SimulatedEncoding
 from simulation.prompts import digests_of
 from simulation.spec import ClusterSpec
 from simulation.worker import SimulatedAttempt, SimulatedWorker, attempt_of
@@ -57,6 +56,8 @@ class SimulatedGateway:
         self.admission = admission
         self.streaming = dict.fromkeys(workers, True)  # whether the stream to each worker is open
         self.handled: Callable[[CallMachine], None] = lambda machine: None  # called after each event
+        # Tokenizes a call's prompt, and calls the function with whether that worked.
+        self.encode: Callable[[SimulatedCall, Callable[[bool], None]], None] = lambda call, ended: ended(True)
         self._open: dict[SimulatedCall, OpenCall] = {}
 
     def arrived(self, call: SimulatedCall) -> None:
@@ -124,7 +125,7 @@ class SimulatedGateway:
             case commands.Decide():
                 self.admission.decide(opened.call, partial(self._handle, opened))
             case commands.Encode():
-                self._encode(opened)
+                self.encode(opened.call, partial(self._encoded, opened))
             case commands.Place():
                 opened.call.attempts = command.attempt
                 self._clock.after(self._delay, partial(self._place, opened, command))
@@ -139,25 +140,13 @@ class SimulatedGateway:
             case commands.HangUp():
                 pass  # a client that does not read notices no difference
 
-    def _encode(self, opened: OpenCall) -> None:
-        """Have a prompt tokenized, where it is text."""
-        if not opened.call.is_text:
-            self._handle(opened, events.Encoded())
-            return
-        members = [member.identity.worker for member in self._dispatcher.live(self._clock.now)]
-        workers = sorted((self._workers[name] for name in members), key=self._load)
-        ended = partial(self._encoded, opened)
-        SimulatedEncoding(workers, self._clock, self._delay, self._reaches, ended).begin()
-
     def _encoded(self, opened: OpenCall, is_encoded: bool) -> None:
         failed = events.Failed(Unavailable("no worker tokenized the prompt"))
         self._handle(opened, events.Encoded() if is_encoded else failed)
 
-    def _load(self, worker: SimulatedWorker) -> int:
+    def load(self, worker: SimulatedWorker) -> int:
+        """Return the number of calls with an attempt at `worker`."""
         return sum(opened.attempt is not None and opened.attempt.worker is worker for opened in self._open.values())
-
-    def _reaches(self, worker: SimulatedWorker) -> bool:
-        return self.streaming[worker.name]
 
     def _place(self, opened: OpenCall, place: commands.Place) -> None:
         call = opened.call

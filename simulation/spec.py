@@ -124,7 +124,7 @@ SERVED = WorkerSpec(max_running=SIZES["cuda"].max_running, token_budget=SIZES["c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """A pool of workers behind one scheduler and equal gateways; times are in seconds.
+    """A pool of workers behind one scheduler and one gateway; times are in seconds.
 
     Workers are equal but for `slowdowns`, which cycle over the workers: the factor by which a worker's steps last
     longer.
@@ -139,12 +139,11 @@ class ClusterSpec:
     route_quantum_tokens: int = 4096  # of DoubleQ
     route_strict_paper: bool = False  # DoubleQ as printed
     index_blocks: int = 1_000_000
-    gateways: int = 1  # calls go to them in turn; several share the limits
     throttle: str = "none"
     reports_memory: bool = True  # gateways know how many tokens of KV cache the pool has
     limits: RateLimits = field(default_factory=RateLimits)
     window_seconds: float = WINDOW_SECONDS  # in which the limits count: a minute, unless time is to pass faster
-    max_streams_per_client: int = 1_000_000  # open calls, as each gateway limits them
+    max_streams_per_client: int = 1_000_000  # open calls, as a gateway limits them
     max_streams: int = 1_000_000
     network_seconds: float = 0.0005  # one-way delay between any two processes
     event_lag_seconds: float = 0.0  # extra delay of the workers' events to the scheduler

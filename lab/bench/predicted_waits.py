@@ -30,6 +30,7 @@ from simulation.gateway import OpenCall, SimulatedGateway
 from simulation.prompts import output_run
 from simulation.spec import ClusterSpec, WorkerSpec
 from simulation.worker import SimulatedAttempt
+from throttler.core.quota import LocalQuota
 
 SECONDS = 30.0  # calls that arrive until then count
 PROMPT, OUTPUT = 500, 150  # mean numbers of tokens
@@ -137,7 +138,7 @@ class PredictingCluster(SimulatedCluster):
         self.workload.has_started = self._has_started
 
     def _make_gateway(self, tokens: Tokens) -> SimulatedGateway:
-        admission = SimulatedAdmission(self.spec, self.clock, self.dispatcher, self.limits, self.claims, tokens)
+        admission = SimulatedAdmission(self.spec, self.clock, self.dispatcher, tokens, LocalQuota())
         gateway = PredictingGateway(self.spec, self.clock, self.dispatcher, self.workers, admission, self._done)
         gateway.waits, gateway.results, gateway.starts, gateway.awaited = CallWaits(), {}, 0, None
         gateway.submitted = self._submitted

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
+from lab.rehearsal.sharing_cluster import SharingCluster
 from simulation.cluster import SimulatedCluster
 from simulation.worker import SimulatedWorker
 
@@ -62,7 +63,7 @@ def lose_events(cluster: SimulatedCluster, rng: random.Random, share: float) -> 
     cluster.keeps_events = lambda: rng.random() >= share
 
 
-def cut_from_limits(cluster: SimulatedCluster, rng: random.Random, count: int, until: float) -> None:
+def cut_from_limits(cluster: SharingCluster, rng: random.Random, count: int, until: float) -> None:
     """Cut `count` times a gateway off from the ledger of shared limits, within the first `until` seconds."""
     for link in rng.choices(cluster.limits.links, k=count):
         at = rng.uniform(0, until)

@@ -4,7 +4,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from simulation.shared_limits import LeaseLink
+from lab.rehearsal.shared_limits import LeaseLink
 from simulation.spec import ClusterSpec
 from throttler.core.decider import Permit
 from throttler.core.quota import QuotaAccount

@@ -7,9 +7,11 @@ each of them, and the bound is the sum of the workers' gaps.
 
 from gateway.core.call import CallMachine
 from lab.rehearsal.charge_auditor import ChargeAuditor
+from lab.rehearsal.encoding import encode_texts
 from lab.rehearsal.limit_auditor import LimitAuditor
 from lab.rehearsal.refusals import check_refusals
 from lab.rehearsal.route_audit import audited
+from lab.rehearsal.sharing_cluster import SharingCluster
 from lab.rehearsal.wait_auditor import WaitAuditor
 from simulation.cluster import SimulatedCluster
 from simulation.run_log import RunLog
@@ -34,8 +36,9 @@ class Oracle:
         self._steps = 0
         self._auditor = ChargeAuditor(cluster.spec.worker)
         self._waits: dict[tuple[str, int], WaitAuditor] = {}  # by worker and life
-        limits = LimitAuditor(cluster.spec, cluster.limits.links)
+        limits = LimitAuditor(cluster.spec, cluster.limits.links if isinstance(cluster, SharingCluster) else ())
         for gateway in cluster.gateways:
+            encode_texts(cluster, gateway)
             gateway.handled = CallMachine.check_invariants
             gateway.admission.admitted = limits.admitted
         cluster.dispatcher.policy = audited(cluster.dispatcher.policy, cluster.spec)
@@ -69,7 +72,7 @@ class Oracle:
         cluster = self._cluster
         self._check_system()
         self._auditor.check_calls()
-        check_refusals(cluster.spec, run_log.calls)
+        check_refusals(cluster.spec, len(cluster.gateways), run_log.calls)
         for worker in cluster.workers.values():
             self._check_worker(worker)
             batcher = worker.batcher

@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from lab.loops import ClosedLoop
+from lab.rehearsal.encoding import EncodedCall
+from lab.rehearsal.sharing_cluster import SharingSpec
 from local_worker.core.limits import AdmissionMode
 from serving.cost import WEIGHT_ONE
 from simulation.call import SimulatedCall
 from simulation.prompts import PromptSegments, output_run
-from simulation.spec import ADMISSIONS, GLOBAL_POLICIES, LOCAL_POLICIES, ClusterSpec, WorkerSpec
+from simulation.spec import ADMISSIONS, GLOBAL_POLICIES, LOCAL_POLICIES, WorkerSpec
 from throttler.core.profiles import RateLimits
 
 SECONDS = 20.0
@@ -82,7 +84,7 @@ def flood(rng: random.Random) -> RandomLoad:
     )
 
 
-def draw_spec(rng: random.Random, load: RandomLoad) -> ClusterSpec:
+def draw_spec(rng: random.Random, load: RandomLoad) -> SharingSpec:
     """Draw a pool for `load`; the default policies are drawn most often."""
     worker = WorkerSpec(
         policy=rng.choice(["dlpm", "dlpm", "vtc", rng.choice(sorted(LOCAL_POLICIES))]),
@@ -101,7 +103,7 @@ def draw_spec(rng: random.Random, load: RandomLoad) -> ClusterSpec:
     limits = RateLimits(
         user_per_minute=rng.choice([5, 60]), app_per_minute=rng.choice([20, 600]), kappa=rng.choice([1, 5])
     )
-    return ClusterSpec(
+    return SharingSpec(
         workers=rng.choice(load.workers),
         worker=worker,
         route=rng.choice(["doubleq", "least-delay", rng.choice(sorted(GLOBAL_POLICIES))]),
@@ -122,23 +124,23 @@ def draw_spec(rng: random.Random, load: RandomLoad) -> ClusterSpec:
     )
 
 
-def with_levels(spec: ClusterSpec, rng: random.Random) -> ClusterSpec:
+def with_levels(spec: SharingSpec, rng: random.Random) -> SharingSpec:
     """Draw the levels at which the workers are fair."""
     levels = rng.choice(["user", "user", "tenant", "tenant,user", "user,interaction", "tenant,user,interaction"])
     return replace(spec, worker=replace(spec.worker, fairness_levels=levels))
 
 
-def with_preemption(spec: ClusterSpec, rng: random.Random) -> ClusterSpec:
+def with_preemption(spec: SharingSpec, rng: random.Random) -> SharingSpec:
     """Draw the debt at which clients give way to others."""
     return replace(spec, worker=replace(spec.worker, preemption_quanta=rng.choice([0, 1, 4, 16])))
 
 
-def with_tenant_limit(spec: ClusterSpec, rng: random.Random) -> ClusterSpec:
+def with_tenant_limit(spec: SharingSpec, rng: random.Random) -> SharingSpec:
     """Draw the limit on calls of the tenant whose users all clients are; half of the pools have none."""
     return replace(spec, limits=replace(spec.limits, tenant_per_minute=rng.choice([None, None, 10, 40])))
 
 
-def with_gateways(spec: ClusterSpec, rng: random.Random) -> ClusterSpec:
+def with_gateways(spec: SharingSpec, rng: random.Random) -> SharingSpec:
     """Draw the number of gateways in front of the pool, and the window in which the limits count."""
     gateways = 1 if spec.throttle == "sliding-rpm" else rng.choice([1, 2, 3])
     return replace(spec, gateways=gateways, window_seconds=rng.choice([60.0, 6.0]))
@@ -192,7 +194,7 @@ class RandomPrograms:
     def _call(self, client: int, app: str, prompt: list[int], arrival: float) -> SimulatedCall:
         rng = self._rng
         self._calls += 1
-        return SimulatedCall(
+        return EncodedCall(
             number=self._calls,
             client=f"tenant-{self._tenant_of[client]}/client-{client}",
             app=app,

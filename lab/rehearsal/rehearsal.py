@@ -15,7 +15,7 @@ from lab.rehearsal.random_systems import (
     with_preemption,
     with_tenant_limit,
 )
-from simulation.cluster import SimulatedCluster
+from lab.rehearsal.sharing_cluster import SharingCluster
 from simulation.run_log import RunLog
 
 
@@ -26,7 +26,7 @@ def rehearse(seed: int, every: int = EVERY) -> RunLog:
     spec = with_levels(with_gateways(draw_spec(rng, load), rng), random.Random(f"levels {seed}"))
     spec = with_preemption(spec, random.Random(f"preemption {seed}"))
     spec = with_tenant_limit(spec, random.Random(f"tenant limit {seed}"))
-    cluster = SimulatedCluster(spec, RandomPrograms(rng, load).workload())
+    cluster = SharingCluster(spec, RandomPrograms(rng, load).workload())
     inject(cluster, draw(rng, cluster, load.faults, SECONDS))
     if spec.gateways > 1:
         cut_from_limits(cluster, rng, rng.choice([0, 0, 2]), SECONDS)

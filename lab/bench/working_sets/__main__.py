@@ -16,9 +16,9 @@ from pathlib import Path
 from lab.bench.machine import commit
 from lab.bench.working_sets.agents import Agents
 from lab.bench.working_sets.sessions import RATES, Session, sessions, tenant_weights
+from lab.rehearsal.sharing_cluster import SharingCluster, SharingSpec
 from serving.statistics import percentile
-from simulation.cluster import SimulatedCluster
-from simulation.spec import ClusterSpec, WorkerSpec
+from simulation.spec import WorkerSpec
 from simulation.step_time import profile
 from throttler.core.profiles import RateLimits
 
@@ -28,9 +28,9 @@ TENANTS = 8
 # Above what a tenant's share of these pools needs, so that the numbers of calls limit nobody.
 LIMITS = RateLimits(user_per_minute=600, app_per_minute=6000)
 THROTTLES = {
-    "none": ClusterSpec(throttle="none"),
-    "oit, calls": ClusterSpec(throttle="oit", reports_memory=False),
-    "oit": ClusterSpec(throttle="oit"),
+    "none": SharingSpec(throttle="none"),
+    "oit, calls": SharingSpec(throttle="oit", reports_memory=False),
+    "oit": SharingSpec(throttle="oit"),
 }
 
 
@@ -54,7 +54,7 @@ CELLS = {
 }
 
 
-def cluster(cell: Cell, throttle: str, workers: int, gateways: int = 1) -> ClusterSpec:
+def cluster(cell: Cell, throttle: str, workers: int, gateways: int = 1) -> SharingSpec:
     """Return the pool of a cell under a throttle."""
     worker = WorkerSpec(
         profile=profile(cell.gpu, cell.model),
@@ -68,9 +68,9 @@ def cluster(cell: Cell, throttle: str, workers: int, gateways: int = 1) -> Clust
     return replace(THROTTLES[throttle], gateways=gateways, workers=workers, worker=worker, limits=LIMITS)
 
 
-def run(spec: ClusterSpec, agents: Agents) -> Agents:
+def run(spec: SharingSpec, agents: Agents) -> Agents:
     """Run a workload, and return it with what it has seen."""
-    SimulatedCluster(spec, agents).run()
+    SharingCluster(spec, agents).run()
     return agents
 
 

@@ -18,7 +18,7 @@ from global_scheduler.core.outstanding_table import slots
 from global_scheduler.core.policies import Candidates, RouteRequest
 from global_scheduler.core.policies.doubleq import DoubleQ
 from global_scheduler.core.policies.least_delay import LeastDelay
-from lab.rehearsal import rehearsal
+from lab.rehearsal import encoding, rehearsal, shared_limits, sharing_cluster
 from lab.rehearsal.rehearsal import rehearse
 from local_worker.core import delivery
 from local_worker.core.accounts.account import Account, Siblings
@@ -31,7 +31,7 @@ from local_worker.core.policies.sliced_dlpm import SlicedDlpm
 from local_worker.core.policies.vtc import Vtc
 from local_worker.core.request import Request
 from serving.cost import charge
-from simulation import admission, encoding, shared_limits, worker
+from simulation import admission, worker
 from simulation.spec import ADMISSIONS, GLOBAL_POLICIES, LOCAL_POLICIES, ClusterSpec
 from throttler.core import caller_limits
 from throttler.core.caller_limits import CallerLimit
@@ -396,7 +396,7 @@ class Lavish(QuotaLedger):
 
 
 def test_gateways_that_admit_more_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "LeasedQuota", Selfish)
+    monkeypatch.setattr(sharing_cluster, "LeasedQuota", Selfish)
     complains(r"admitted in a window, the limit is", 4)
 
 

@@ -1,16 +1,27 @@
 """The tokenization of one prompt: the gateway asks workers, hedged, as its driver does with the real ones."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from gateway.core.hedge import HEDGE_SECONDS, Hedge
+from simulation.call import SimulatedCall
 from simulation.clock import VirtualClock
+from simulation.cluster import SimulatedCluster
+from simulation.gateway import SimulatedGateway
 from simulation.worker import SimulatedWorker
 
 ENCODE_SECONDS = 0.002  # that a healthy worker needs
 
 
-class SimulatedEncoding:
+@dataclass(slots=True, eq=False, kw_only=True)
+class EncodedCall(SimulatedCall):
+    """A call whose prompt a worker must tokenize if it `is_text`."""
+
+    is_text: bool = True
+
+
+class HedgedEncoding:
     """One prompt's way to `workers`, in the order in which they are asked; `ended` is called with whether it worked.
 
     `delay` is the seconds of a message's way; `reaches` says whether the gateway's messages reach a worker.
@@ -77,3 +88,18 @@ class SimulatedEncoding:
         is_prompt = took <= HEDGE_SECONDS + 2 * self._delay + ENCODE_SECONDS
         assert is_prompt or self._asked > 1 or not others, f"one worker had a prompt for {took} s, {others} others none"
         self._ended(True)
+
+
+def encode_texts(cluster: SimulatedCluster, gateway: SimulatedGateway) -> None:
+    """Let the workers tokenize the prompts of each EncodedCall at `gateway`."""
+
+    def encode(call: SimulatedCall, ended: Callable[[bool], None]) -> None:
+        if not (isinstance(call, EncodedCall) and call.is_text):
+            ended(True)
+            return
+        members = [member.identity.worker for member in cluster.dispatcher.live(cluster.clock.now)]
+        workers = sorted((cluster.workers[name] for name in members), key=gateway.load)
+        delay = cluster.spec.network_seconds
+        HedgedEncoding(workers, cluster.clock, delay, lambda worker: gateway.streaming[worker.name], ended).begin()
+
+    gateway.encode = encode

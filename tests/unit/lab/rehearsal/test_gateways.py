@@ -8,9 +8,11 @@ import pytest
 from fairlead.outcomes import Outcome
 from gateway.core.hedge import HEDGE_SECONDS
 from lab.loops import OpenLoop
+from lab.rehearsal import encoding
+from lab.rehearsal.encoding import EncodedCall
 from lab.rehearsal.faults import Fault, FaultKind, cut_from_limits, inject
 from lab.rehearsal.oracle import run_watched
-from simulation import encoding
+from lab.rehearsal.sharing_cluster import SharingCluster, SharingSpec
 from simulation.call import SimulatedCall
 from simulation.cluster import SimulatedCluster
 from simulation.prompts import PromptSegments
@@ -22,18 +24,15 @@ from throttler.core.profiles import RateLimits
 WORKER = WorkerSpec(kv_tokens=2048, max_prompt_tokens=512, max_output_tokens=64)
 
 
-def calls(number: int, every: float, is_text: bool) -> list[SimulatedCall]:
+def calls(number: int, every: float, kind: type[SimulatedCall] = SimulatedCall) -> list[SimulatedCall]:
     segments = PromptSegments()
     return [
-        SimulatedCall(
-            number=n, client="c", prompt=segments.fresh(50), output_tokens=4, arrival=n * every, is_text=is_text
-        )
-        for n in range(number)
+        kind(number=n, client="c", prompt=segments.fresh(50), output_tokens=4, arrival=n * every) for n in range(number)
     ]
 
 
 def texts() -> SimulatedCluster:
-    cluster = SimulatedCluster(ClusterSpec(workers=2, worker=WORKER), OpenLoop(calls(60, 0.02, is_text=True)))
+    cluster = SimulatedCluster(ClusterSpec(workers=2, worker=WORKER), OpenLoop(calls(60, 0.02, EncodedCall)))
     inject(cluster, [Fault(FaultKind.STALL, "worker-0", at=0.0, seconds=3.0)])
     return cluster
 
@@ -56,8 +55,8 @@ def test_the_oracle_sees_a_prompt_that_waits_for_a_worker_that_has_stopped(monke
 @pytest.mark.parametrize("cuts", [0, 5])
 def test_gateways_share_a_limit_and_its_renewal(cuts: int) -> None:
     limits = RateLimits(user_per_minute=12, app_per_minute=600)
-    spec = ClusterSpec(gateways=3, throttle="rpm", limits=limits, window_seconds=4.0, worker=WORKER)
-    cluster = SimulatedCluster(spec, OpenLoop(calls(400, 0.05, is_text=False)))
+    spec = SharingSpec(gateways=3, throttle="rpm", limits=limits, window_seconds=4.0, worker=WORKER)
+    cluster = SharingCluster(spec, OpenLoop(calls(400, 0.05)))
     cut_from_limits(cluster, random.Random(1), cuts, 10.0)
     admitted = [call for call in run_watched(cluster).calls if call.outcome is Outcome.COMPLETED]
     assert {call.gateway for call in admitted} == {0, 1, 2}
@@ -93,10 +92,10 @@ def test_a_call_beyond_the_limit_of_open_calls_opens_no_interaction() -> None:
 
 
 def test_gateways_count_each_others_interactions_once_they_have_told_each_other() -> None:
-    agents = calls(8, 0.1, is_text=False)
+    agents = calls(8, 0.1)
     for call in agents:
         call.interaction = f"agent-{call.number}"
-    cluster = SimulatedCluster(ClusterSpec(gateways=2, throttle="oit", worker=WORKER), OpenLoop(agents))
+    cluster = SharingCluster(SharingSpec(gateways=2, throttle="oit", worker=WORKER), OpenLoop(agents))
     held = list[list[int]]()
 
     def look() -> None:

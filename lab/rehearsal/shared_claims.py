@@ -1,6 +1,6 @@
 """The exchange of claims on the pools' memory between simulated gateways: what `throttler.redis_claims` does."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from simulation.clock import VirtualClock
 from throttler.core.pool_claims import EXCHANGE_SECONDS, PoolClaims
@@ -9,14 +9,10 @@ from throttler.core.pool_claims import EXCHANGE_SECONDS, PoolClaims
 class SharedClaims:
     """The claims at all gateways; `idle` says whether the run is over."""
 
-    def __init__(self, clock: VirtualClock, idle: Callable[[], bool]) -> None:
+    def __init__(self, gateways: Sequence[PoolClaims], clock: VirtualClock, idle: Callable[[], bool]) -> None:
+        self.gateways = gateways
         self._clock = clock
         self._idle = idle
-        self.gateways: list[PoolClaims] = []
-
-    def connect(self, claims: PoolClaims) -> None:
-        """Add the claims at another gateway."""
-        self.gateways.append(claims)
 
     def start(self) -> None:
         """Let gateways tell each other their claims once a second until the run is over, if there are several."""
