@@ -39,20 +39,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Without a verb, print the help.
     """
-    parser = argparse.ArgumentParser(
-        prog="fairlead", description="Serve language models to many users, fairly and fast."
-    )
-    parser.add_argument("--version", action="version", version=f"fairlead {_version()}")
-    commands = parser.add_subparsers(metavar="VERB", dest="verb")
-    arguments = sys.argv[1:] if argv is None else argv
-    # A verb waits for the import of its own module only: the simulator's modules take as long as all others.
-    for verb in VERBS.keys() & arguments[:1] or VERBS:
-        importlib.import_module(VERBS[verb]).add_parser(commands)
-    parser.set_defaults(run=partial(_help, parser))
-    args = parser.parse_args(arguments)
     try:
+        args = _parsed(sys.argv[1:] if argv is None else argv)
         status = int(args.run(args))
-        sys.stdout.flush()
+        if sys.stdout is not None:  # as of a service manager that gives it none
+            sys.stdout.flush()
         return status
     except BrokenPipeError:  # the reader of the output, such as `head`, has all that it wants
         with open(os.devnull, "w") as nothing:  # the interpreter flushes again at its end
@@ -66,6 +57,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="fairlead", description="Serve language models to many users, fairly and fast."
+    )
+    parser.add_argument("--version", action="version", version=f"fairlead {_version()}")
+    commands = parser.add_subparsers(metavar="VERB", dest="verb")
+    # A verb waits for the import of its own module only: the simulator's modules take as long as all others.
+    for verb in VERBS.keys() & arguments[:1] or VERBS:
+        importlib.import_module(VERBS[verb]).add_parser(commands)
+    parser.set_defaults(run=partial(_help, parser))
+    return parser.parse_args(arguments)
 
 
 def _version() -> str:

@@ -70,7 +70,9 @@ def _is_locked(descriptor: int) -> bool:
 def _place() -> tuple[Path, str]:
     """Return the folder and the file name prefix: the user's private runtime folder, or else the temporary folder.
 
-    In the temporary folder, the prefix contains the user id.
+    In the temporary folder, the prefix contains the user id. After `su`, and in containers, the variable often names
+    a folder that is not there or belongs to somebody else.
     """
-    folder = os.environ.get("XDG_RUNTIME_DIR")
-    return (Path(folder), PREFIX) if folder else (Path(tempfile.gettempdir()), f"{os.getuid()}-{PREFIX}")
+    folder = os.environ.get("XDG_RUNTIME_DIR", "")
+    is_usable = os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
+    return (Path(folder), PREFIX) if is_usable else (Path(tempfile.gettempdir()), f"{os.getuid()}-{PREFIX}")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from serving.config import ConfigError
+from serving.config import ConfigError, check_listener
 from serving.rpc.address import check_free
 
 LISTENING = "0A"  # state of a socket in /proc/net/tcp
@@ -11,13 +11,13 @@ SHOWN = 60  # characters of a command line
 
 
 def check_addresses(addresses: dict[str, str]) -> None:
-    """Raise ConfigError with option, address and process when one of `addresses`, by option, is in use."""
+    """Raise ConfigError with option, address and process when one of `addresses`, by option, is none or in use."""
     for option, address in addresses.items():
+        check_listener(address, option)
         try:
             check_free(address)
         except (OSError, ValueError) as error:
-            port = address.rpartition(":")[2]
-            by = listener_of(int(port)) if port.isdecimal() else ""
+            by = listener_of(int(address.rpartition(":")[2]))
             raise ConfigError(f"{option}: cannot listen on {address}: {error}{by and f': {by}'}") from error
 
 

@@ -12,6 +12,7 @@ with the seconds of its step, and a finished row remains as a line. Otherwise ea
 the seconds since the command began, and a line every ten seconds names what the command waits for.
 """
 
+import contextlib
 import os
 import shutil
 import time
@@ -110,5 +111,6 @@ class Progress:
             self._write(f"[{self._said - self._began:3.0f} s] {line}\n")
 
     def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        with contextlib.suppress(OSError):  # nobody looks any more, which must not keep a command from ending its work
+            self._stream.write(text)
+            self._stream.flush()

@@ -13,6 +13,15 @@ from cli.service_log import ServiceLog
 POLL_SECONDS = 0.02
 
 
+def ending_signals() -> list[signal.Signals]:
+    """Return the signals that end a command which has started services: otherwise these would go on without it.
+
+    SIGHUP, of a terminal that is closed, is among them unless it is ignored, as under `nohup`.
+    """
+    is_kept = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([] if is_kept else [signal.SIGHUP])]
+
+
 class StackError(Exception):
     """The error for a service that could not be started, or that ended by itself. The message is one line."""
 

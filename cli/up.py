@@ -19,6 +19,7 @@ from cli.beside import parse_engines, told, with_events
 from cli.envoy_stack import EnvoyStack
 from cli.listener import check_addresses
 from cli.option_types import whole
+from cli.service_process import ending_signals
 from cli.stack import Stack
 from serving import model_name
 from serving.config import ConfigError
@@ -32,7 +33,7 @@ NOT_OF_BESIDE = (*OF_WORKERS, "workers")
 
 
 class _Stopped(Exception):
-    """The exception that Ctrl-C or SIGTERM raises."""
+    """The exception that Ctrl-C, SIGTERM or the end of the terminal raises."""
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -90,7 +91,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
-    """Serve until Ctrl-C, SIGTERM or the drain of the last worker; raises StackError when a service fails."""
+    """Serve until a signal ends it, or the last worker drains; raises StackError when a service fails."""
     if args.envoy:
         _refuse(parser, args, NOT_OF_ENVOY, "only without --envoy")
     else:
@@ -99,7 +100,7 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
         _refuse(parser, args, NOT_OF_BESIDE, "only without --beside")
     args.log_dir = args.log_dir or Path(tempfile.mkdtemp(prefix="fairlead-logs-"))
     with contextlib.suppress(_Stopped):
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in ending_signals():
             signal.signal(number, _stop)
         if args.envoy:
             _run_behind_envoy(args)
@@ -135,8 +136,8 @@ def _run_workers(args: argparse.Namespace) -> None:
         worker_args=args.worker_arg,
         gateway_args=args.gateway_arg,
     )
-    wanted = {"--listen": args.listen, "--http-listen": args.http_listen, "--page-listen": args.page_listen}
-    check_addresses({option: address for option, address in wanted.items() if address})
+    optional = {"--http-listen": args.http_listen, "--page-listen": args.page_listen}
+    check_addresses({"--listen": args.listen, **{option: text for option, text in optional.items() if text}})
     parts = _counted(len(engines), "adapter") if engines else _counted(args.workers, "worker")
     print(f"starting {parts}; logs: {args.log_dir}", flush=True)
     try:
@@ -188,6 +189,6 @@ def _counted(number: int, noun: str) -> str:
 
 def _stop(_number: int, _frame: FrameType | None) -> None:
     # The first signal starts the orderly shutdown; a second one must not interrupt it.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in ending_signals():
         signal.signal(number, signal.SIG_IGN)
     raise _Stopped

@@ -120,11 +120,18 @@ def check_secrets(secret: str, accepted_secret: str) -> None:
 
 
 def check_listeners(config: object) -> None:
-    """Raise ConfigError unless the value of each option in LISTENERS that `config` has ends in a port."""
+    """Raise ConfigError unless the value of each option in LISTENERS that `config` has is an address to listen on."""
     for name in LISTENERS:
-        text: str = getattr(config, name, "")
-        is_address = ":" in text and _is_port(text.rpartition(":")[2])
-        require(text == "" or is_address, f"{name}: expected host:port, port at most {MAX_PORT}, got {text!r}")
+        if text := getattr(config, name, ""):
+            check_listener(text, name)
+
+
+def check_listener(text: str, name: str) -> None:
+    """Raise ConfigError, which names the option `name`, unless `text` is host:port; without a host it is every one."""
+    host, colon, port = text.rpartition(":")
+    is_host = ":" not in host or (host.startswith("[") and host.endswith("]"))
+    expected = f"expected host:port, an IPv6 host in brackets, port at most {MAX_PORT}"
+    require(bool(colon) and is_host and _is_port(port), f"{name}: {expected}, got {text!r}")
 
 
 def check_positive(config: object, *names: str) -> None:

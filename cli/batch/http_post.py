@@ -33,15 +33,20 @@ class HttpPost:
         self._local = threading.local()
 
     def post(self, path: str, body: bytes) -> HttpAnswer:
-        """Return the answer; raise OSError or http.client.HTTPException if there is none."""
+        """Return the answer; raise OSError or http.client.HTTPException if there is none.
+
+        Raise InvalidRequest if the server speaks another protocol.
+        """
         connection = self._connection()
         try:
             connection.request("POST", self._prefix + path, body, self._headers)
             response = connection.getresponse()
             content = response.read()
-        except BaseException:
+        except BaseException as error:
             self._local.connection = None
             connection.close()
+            if isinstance(error, http.client.BadStatusLine) and not isinstance(error, ConnectionError):
+                raise InvalidRequest(f"--url: {self._host}:{self._port} answers, but is no HTTP server") from None
             raise
         return HttpAnswer(response.status, {name.lower(): value for name, value in response.getheaders()}, content)
 

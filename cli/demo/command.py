@@ -17,6 +17,7 @@ from cli.demo.systems import FAIR, FCFS, VTC, WORKERS, System, stack
 from cli.demo.trial import Trial, hold
 from cli.demo.watch import watch
 from cli.option_types import above_zero
+from cli.service_process import ending_signals
 from cli.writing import can_draw
 from global_scheduler.core.policies import DEFAULT_POLICY
 from serving.config import ConfigError
@@ -70,7 +71,8 @@ def run(args: argparse.Namespace) -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     # As Ctrl-C, which ends the services as well: a running event loop cancels what it does. An exception that is raised
     # wherever the program is would be lost in a callback of a library.
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    for number in ending_signals()[1:]:
+        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     if args.watch:
         return watch(args)
     with asyncio.Runner() as runner:  # one event loop, because gRPC's threads may still use that of an earlier trial

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import contextlib
-import signal
 import tempfile
 from collections import deque
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from cli.demo.buttons import Button, offer
 from cli.demo.lengths import lengths_for
 from cli.demo.systems import FAIR, FCFS, VTC, WORKERS, System, scheduler_args, stack, worker_args
 from cli.demo.users import USERS, DemoRecord, ask
+from cli.service_process import ending_signals
 from cli.stack import Stack
 from serving.environment import BUTTONS
 
@@ -139,7 +139,7 @@ def watch(args: argparse.Namespace) -> int:
 
 async def _serve(running: Stack, system: System, engine: str, socket: Path) -> None:
     demo, stop = WatchedDemo(running, system, engine), asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in ending_signals():
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with await offer(socket, demo.buttons, demo.press):
         print(f"watch: {running.page}", flush=True)

@@ -73,6 +73,7 @@ class HttpApplication:
             f"{MESSAGES}/count_tokens": tokens.count,
             f"{RESPONSES}/input_tokens": tokens.count_input,
         }
+        self._paths = [*GENERATING, RESPONSES, *self._counting, MODELS, "/health", "/version"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request. An error in it is ours: it ends this request, and nothing else."""
@@ -119,7 +120,7 @@ class HttpApplication:
             return self._stored_response(request, path.rpartition("/")[2])
         name = path.removeprefix(f"{MODELS}/")
         if path not in (*KEYLESS, MODELS) and name == path:
-            raise UnknownEndpoint(f"there is no endpoint {path[:128]!r}")
+            raise UnknownEndpoint(f"there is no endpoint {path[:128]!r}{self._meant(path)}")
         _check_method(request, "GET")
         if path in INDEX:
             return self._index()
@@ -139,9 +140,13 @@ class HttpApplication:
 
     def _index(self) -> bytes:
         """Return what is where, for somebody who looks with a browser; `page` is left out where there is none."""
-        paths = [*GENERATING, RESPONSES, *self._counting, MODELS, "/health", "/version"]
         page = {"page": address} if (address := self._page()) else {}
-        return msgspec.json.encode({"fairlead": VERSION, "paths": paths, **page})
+        return msgspec.json.encode({"fairlead": VERSION, "paths": self._paths, **page})
+
+    def _meant(self, path: str) -> str:
+        """Return a question after the path that ends as `path` does: a base URL has one `/v1` too few or too many."""
+        ends = [known for known in self._paths if path.lower().endswith(known.removeprefix("/v1"))]
+        return f"; did you mean {max(ends, key=len)!r}?" if ends else ""
 
     def _health(self) -> bytes:
         """Return an empty object; raises Unavailable unless calls can be served."""

@@ -146,7 +146,7 @@ def _definition(value: Any, place: str) -> ToolSchema:
     try:
         return msgspec.convert(value, ToolSchema)
     except msgspec.ValidationError as error:
-        raise within(mismatch(error, value), place) from None
+        raise within(mismatch(error, value, ToolSchema), place) from None
 
 
 def tools_of(tools: Sequence[ToolSchema] | None, choice: ToolChoice | None) -> list[common_pb2.Tool]:

@@ -45,8 +45,10 @@ class BoundedProtocol(HttpToolsProtocol):
                 data = self._feed(data)
         except httptools.HttpParserError as error:
             cause = error.__context__
-            fault = cause if isinstance(cause, InvalidRequest) else InvalidRequest("the request is not valid HTTP")
-            raise fault from None
+            if isinstance(cause, InvalidRequest):
+                raise cause from None
+            reason = "" if isinstance(error, httptools.HttpParserCallbackError) else f": {error}"
+            raise InvalidRequest(f"the request is not valid HTTP{reason}") from None
         _check_size(self.head)
 
     def forget(self) -> None:

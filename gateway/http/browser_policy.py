@@ -39,6 +39,7 @@ class HostNames:
             address = ipaddress.ip_address(name)
         except ValueError:
             return False
+        address = getattr(address, "ipv4_mapped", None) or address  # of ::ffff:127.0.0.1
         return self._is_public or address.is_loopback or address.is_unspecified
 
 

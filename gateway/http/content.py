@@ -46,7 +46,7 @@ def content_of(value: Any, place: str) -> Content:
     try:
         return msgspec.convert(message, _HasContent).content
     except msgspec.ValidationError as error:
-        fault = mismatch(error, message)
+        fault = mismatch(error, message, _HasContent)
         raise InvalidRequest(fault.message.removeprefix(f"{fault.field}: "), f"{place}.{fault.field}") from None
 
 

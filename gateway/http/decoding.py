@@ -50,7 +50,7 @@ def _converted(kind: type[T], body: bytes, refused: msgspec.ValidationError) -> 
     try:
         return msgspec.convert(value, kind, str_keys=True)
     except msgspec.ValidationError as error:
-        fault = mismatch(error, value)
+        fault = mismatch(error, value, kind)
         raise fault if fault.field else InvalidRequest(f"the body: {fault.message}") from None
 
 

@@ -81,7 +81,7 @@ class ResponseTools:
         try:
             more = msgspec.convert(tools, list[ResponseTool])
         except msgspec.ValidationError as error:
-            raise within(mismatch(error, tools), place) from None
+            raise within(mismatch(error, tools, list[ResponseTool]), place) from None
         self._check(sum(len(tool.tools or (tool,)) for tool in more), place)
         self._add(more, place, "")
 

@@ -108,6 +108,7 @@ def _bind(server: grpc.aio.Server, option: str, address: str, credentials: grpc.
     try:
         # gRPC gives no reason when it cannot listen, and writes lines of its own to standard error.
         check_free(address)
+        address = f"[::]{address}" if address.startswith(":") else address  # gRPC needs a name for every host
         port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
     except (OSError, UnicodeError, RuntimeError) as error:
         raise ConfigError(f"{option}: cannot listen on {address}: {error}") from error

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import signal
+import socket
 import threading
 import time
 import tracemalloc
@@ -271,3 +272,20 @@ def test_the_limit_grows_by_answers_and_is_halved_by_a_refusal(events: list[str]
             assert max(LEAST, before // 2) <= concurrency.limit <= before
             wait = concurrency.wait(now)
             assert wait is None or wait == pytest.approx(retry_after) or wait > retry_after
+
+
+def test_a_server_that_speaks_another_protocol_ends_the_run(tmp_path: Path) -> None:
+    """As the gateway's port of gRPC does."""
+    requests = written(tmp_path / "requests.jsonl", [line("a")])
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            with server.accept()[0] as connection:
+                connection.sendall(b"\0\0\x18\4\0\0\0\0\0\r\n")
+                connection.recv(1)
+
+        threading.Thread(target=answer).start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        done = called("batch", "run", str(requests), "--out", str(tmp_path / "answers.jsonl"), "--url", url)
+    assert done.returncode == 1
+    assert done.stderr.endswith(f"fairlead: --url: {url[7:]} answers, but is no HTTP server\n")

@@ -52,3 +52,18 @@ def test_files_that_are_no_endpoints_are_passed_over(folder: Path) -> None:
         [file] = folder.iterdir()
         file.with_name(file.name.replace("endpoint-", "endpoint-9")).mkdir()
         assert read() == FIRST
+
+
+@pytest.mark.parametrize("place", ["absent", "file"])
+def test_a_runtime_folder_that_cannot_be_used_is_passed_over(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After `su` the variable names the folder of somebody else, and in a container none that is there."""
+    (tmp_path / "file").touch()
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / place))
+    with published(FIRST):
+        assert read() == FIRST
+    assert read() is None

@@ -29,6 +29,11 @@ def test_a_reader_that_has_what_it_wants_is_no_error(
     assert capsys.readouterr().err == ""
 
 
+def test_a_command_without_an_output_ends_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main([]) == 0, "as in `fairlead >&-`"
+
+
 def test_the_version_is_the_installed_one(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main(["--version"])

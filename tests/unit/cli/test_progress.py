@@ -1,6 +1,8 @@
 """What a long command shows while it waits, on a terminal and elsewhere."""
 
+import contextlib
 import io
+import os
 import re
 
 import pytest
@@ -99,3 +101,14 @@ def test_without_a_terminal_each_step_is_a_line_and_waiting_is_one_every_ten_sec
         "[ 21 s] waiting for a: loading, 20 of 25 (20 s)",
         "[ 25 s] a: ready",
     ]
+
+
+def test_a_terminal_that_is_gone_ends_nothing(clock: Clock) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    stream = os.fdopen(writing, "w")
+    with Progress(stream, clock) as progress:
+        progress.show("a", "starting")
+        progress.done("a", "ready")
+    with contextlib.suppress(BrokenPipeError):
+        stream.close()

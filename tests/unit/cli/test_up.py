@@ -109,7 +109,7 @@ def test_commands_find_the_newest_stack_that_runs(shared: tuple[Command, Running
         second.close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_one_signal_ends_everything(command: Command, up: Running, number: int) -> None:
     children = up.children()
     assert len(children) == 4, "scheduler, two workers, gateway"
@@ -235,3 +235,13 @@ def test_with_tls_the_addresses_to_open_are_https(tmp_path: Path) -> None:
         assert stack.page.startswith("https://127.0.0.1:")
     finally:
         stack.stop()
+
+
+@pytest.mark.parametrize(
+    ("option", "address"),
+    [("--listen", ""), ("--listen", "7000"), ("--http-listen", "127.0.0.1"), ("--page-listen", "::1:0")],
+)
+def test_a_wrong_address_is_refused_before_anything_starts(command: Command, option: str, address: str) -> None:
+    done = command.call("up", "--engine", "fake", option, address)
+    expected = "expected host:port, an IPv6 host in brackets, port at most 65535"
+    assert (done.returncode, done.stderr) == (1, f"fairlead: {option}: {expected}, got {address!r}\n")

@@ -1,4 +1,4 @@
-"""`[::]` is every address of both families, for every kind of listener."""
+"""`[::]`, and no host, are every address of both families, for every kind of listener."""
 
 import asyncio
 import contextlib
@@ -30,9 +30,10 @@ def reached(port: int) -> list[str]:
 async def nothing(scope: object, receive: object, send: object) -> None: ...
 
 
-async def test_both_families_are_listened_on() -> None:
+@pytest.mark.parametrize("every", ["[::]", ""])
+async def test_both_families_are_listened_on(every: str) -> None:
     ports = free_ports(3)
-    addresses = [f"[::]:{port}" for port in ports]
+    addresses = [f"{every}:{port}" for port in ports]
     grpc = Server(addresses[0])
     http = HttpServer(addresses[1], nothing, None, seconds=1, reader_seconds=1)
     metrics = ScrapeServer(addresses[2], str)

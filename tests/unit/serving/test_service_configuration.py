@@ -75,6 +75,7 @@ def test_a_quantum_is_refused_where_no_policy_reads_it(module: str, capsys: pyte
         ((), {"FAIRLEAD_{}_LOG_LEVEL": "loud"}, "FAIRLEAD_{}_LOG_LEVEL: must be one of debug, info, warning, error,"),
         (("--lisen", "127.0.0.1:0"), {}, "--lisen: no such option; nearest: --listen"),
         (("--listen", "7000"), {}, "listen: expected host:port"),
+        (("--listen", "::1:7000"), {}, "listen: expected host:port, an IPv6 host in brackets"),
         (("--config", "absent.yaml"), {}, "absent.yaml: "),
     ],
 )

@@ -33,6 +33,7 @@ def post(http: HttpClient, headers: dict[str, str], path: str = CHAT) -> Answer:
         "",
         "[",
         "[::2]",
+        "[::ffff:10.0.0.1]",
     ],
 )
 def test_a_rebound_name_is_refused(http: HttpClient, host: str) -> None:
@@ -51,6 +52,7 @@ def test_a_rebound_name_is_refused(http: HttpClient, host: str) -> None:
         "127.0.0.1",
         "127.1.2.3:80",
         "[::1]:8000",
+        "[::ffff:127.0.0.1]:8000",
         "localhost.",
         "x",
         "gate-1:8000",

@@ -147,6 +147,26 @@ def test_paths_and_methods(http: HttpClient, method: str, path: str, status: int
 
 
 @pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/chat/completions", CHAT),
+        ("/v1/v1/chat/completions", CHAT),
+        ("/api/v1/chat/completions/", CHAT),
+        ("/V1/Chat/Completions", CHAT),
+        ("/openai/deployments/x/chat/completions", CHAT),
+        ("/models", "/v1/models"),
+        ("/v1/v1/messages", "/v1/messages"),
+        ("/v1/tokenize", "/tokenize"),
+        ("/v1/embeddings", ""),
+        ("/chat/completions/x", ""),
+    ],
+)
+def test_a_path_that_ends_like_an_endpoint_is_told_which(http: HttpClient, path: str, meant: str) -> None:
+    message = http.request("POST", path, b"{}", {}).error["message"]
+    assert message == f"there is no endpoint {path.rstrip('/')!r}" + (f"; did you mean {meant!r}?" if meant else "")
+
+
+@pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"messages": "\xff"}', b"[" * 100_000, b"{} {}"]
 )
 def test_bodies_that_are_none(http: HttpClient, body: bytes) -> None:

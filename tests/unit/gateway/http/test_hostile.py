@@ -127,6 +127,18 @@ def test_bytes_that_are_not_http_are_refused(http: HttpClient, request_bytes: by
 
 
 @pytest.mark.parametrize(
+    ("request_bytes", "reason"),
+    [
+        (b"PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n", "Invalid method encountered"),
+        (POST + b"content-length: 2\r\ncontent-length: 2\r\n\r\n{}", "Duplicate Content-Length"),
+        (POST + b"name : x\r\n\r\n", "Invalid header token"),
+    ],
+)
+def test_a_refusal_of_bytes_names_the_reason(http: HttpClient, request_bytes: bytes, reason: str) -> None:
+    assert f"the request is not valid HTTP: {reason}" in answer_to(http, [request_bytes]).decode()
+
+
+@pytest.mark.parametrize(
     "request_bytes",
     [
         POST + b"x: " + b"y" * 70_000 + b"\r\ncontent-length: 2\r\n\r\n{}",

@@ -14,6 +14,7 @@ from gateway.http.mismatch import MOST_VALUE
 from gateway.http.responses_request import read
 
 CHAT = {"messages": [{"role": "user", "content": "x"}]}
+FORMATS = '"text", "json_object", "json_schema"'
 DIGITS = b"9" * 5000  # more than Python reads
 
 
@@ -28,7 +29,7 @@ DIGITS = b"9" * 5000  # more than Python reads
         ({"stop": ["a", 5]}, "stop[1]", "Expected `str`, got 5"),
         ({"logit_bias": {"5": "x"}}, "logit_bias", 'Expected `float`, got {"5":"x"}'),
         ({"logit_bias": {"a": 1}}, "logit_bias", 'Expected `int`, got {"a":1}'),
-        ({"response_format": {"type": "xml"}}, "response_format.type", 'Invalid value, got "xml"'),
+        ({"response_format": {"type": "xml"}}, "response_format.type", f'must be one of {FORMATS}, got "xml"'),
         ({"tools": [{"function": {}}]}, "tools[0].function.name", "Object missing required field `name`"),
         (
             {"user": "y" * 9000, "stream": "x" * 9000},
@@ -42,6 +43,21 @@ def test_an_error_names_the_field_the_limit_and_the_value(fields: object, field:
     with pytest.raises(InvalidRequest) as refused:
         chat_completions(body)
     assert (refused.value.field, refused.value.message) == (field, f"{field}: {message}")
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "values"),
+    [
+        ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role", '"assistant", "system", "user"'),
+        ({"tool_choice": {"type": "one"}}, "tool_choice.type", '"any", "auto", "none", "tool"'),
+        ({"output_config": {"format": {"type": "xml"}}}, "output_config.format.type", '"json_schema"'),
+    ],
+)
+def test_an_error_names_the_values_that_are_right(fields: object, field: str, values: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        messages(json.dumps({**CHAT, "max_tokens": 1, **dict(fields)}).encode())  # type: ignore[call-overload]
+    assert refused.value.field == field
+    assert f"must be one of {values}, got " in refused.value.message
 
 
 @pytest.mark.parametrize("further", [b"]", b"\xff}", b',"seed":' + DIGITS + b"}", b',"x":"\\ud800"}'])
