@@ -1,6 +1,5 @@
 """The records of a run."""
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -38,25 +37,6 @@ class RunLog:
         self._last[key] = account.service
         self._totals[client] = total
         self.service.setdefault(client, {})[int(now)] = total / MICRO
-
-    @property
-    def clients(self) -> list[str]:
-        """The names of all clients, sorted."""
-        return sorted({call.client for call in self.calls})
-
-    def of(self, client: str) -> list[SimulatedCall]:
-        """Return the client's calls in order of arrival."""
-        return [call for call in self.calls if call.client == client]
-
-    def digest(self) -> str:
-        """Return a digest that is equal for two runs exactly when their records are equal."""
-        text = hashlib.sha256()
-        for call in self.calls:
-            fields = (call.number, call.client, call.worker, call.attempts, call.outcome, call.received)
-            times = (call.arrival, call.admitted_at, call.first_token_at, call.ended_at, call.cached_tokens)
-            text.update(repr((*fields, *times)).encode())
-        text.update(repr((self.steps, self.seconds, list(self.service.items()))).encode())
-        return text.hexdigest()
 
 
 class CountingRunLog(RunLog):

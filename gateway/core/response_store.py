@@ -56,11 +56,6 @@ class ResponseStore:
         """Return the bytes that all entries take."""
         return self._size
 
-    @property
-    def capacity(self) -> int:
-        """Return the bytes that all entries may take."""
-        return self._capacity
-
     def add(self, entry: StoredResponse, now: float) -> bool:
         """Store `entry`, or return False if it is so large that it would displace itself."""
         self.forget(now)

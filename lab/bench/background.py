@@ -133,7 +133,7 @@ def served(run: RunLog, until: float) -> float:
 
 def batch_end(run: RunLog) -> float:
     """Return when the batch had fewer calls than it keeps open."""
-    return max(call.arrival for call in run.of(BATCH))
+    return max(call.arrival for call in run.calls if call.client == BATCH)
 
 
 def table(workers: int, batch: int, loads: list[float], step: float, show: Callable[[str], None]) -> None:

@@ -1,5 +1,6 @@
 """One random test of the whole system: a seed draws a small system and its faults, and the oracle watches it."""
 
+import hashlib
 import random
 
 from lab.rehearsal.faults import cut_from_limits, draw, inject, lose_events
@@ -32,3 +33,14 @@ def rehearse(seed: int, every: int = EVERY) -> RunLog:
         cut_from_limits(cluster, rng, rng.choice([0, 0, 2]), SECONDS)
     lose_events(cluster, random.Random(rng.random()), rng.choice([0.0, 0.3]))
     return run_watched(cluster, every)
+
+
+def digest(run_log: RunLog) -> str:
+    """Return a digest that is equal for two runs exactly when their records are equal."""
+    text = hashlib.sha256()
+    for call in run_log.calls:
+        fields = (call.number, call.client, call.worker, call.attempts, call.outcome, call.received)
+        times = (call.arrival, call.admitted_at, call.first_token_at, call.ended_at, call.cached_tokens)
+        text.update(repr((*fields, *times)).encode())
+    text.update(repr((run_log.steps, run_log.seconds, list(run_log.service.items()))).encode())
+    return text.hexdigest()
