@@ -11,9 +11,8 @@ from fairlead.errors import FairleadError
 from fairlead.outcomes import Outcome
 from fairlead.token_ids import TOKEN_BYTES
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
-from gateway.call import Call, CallRequest, Receive
-from gateway.core.call_admission import CallAdmission
-from gateway.core.client_limits import HeldBytesLimiter, counted_as
+from gateway.call import Call, Receive
+from gateway.core.client_limits import CallAdmission, HeldBytesLimiter, counted_as
 from gateway.interactions import CallInteractions
 from gateway.tenants import CallerIdentity, Credentials, Tenants
 from gateway.upstream.cluster import Cluster
@@ -28,7 +27,8 @@ from throttler.core.budget import TokenUse
 from throttler.core.decider import Arrival
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.profiles import Expectation, Profiles
-from throttler.core.throttle import Caller, LimitStatus
+from throttler.core.throttle import Caller
+from throttler.core.windows import LimitStatus
 from throttler.core.working_sets import Context
 from throttler.throttler import Throttler
 
@@ -76,16 +76,15 @@ class Admission:
         """Return the identity of a caller whose message names `user`; raise as `identify`, and InvalidRequest."""
         return self._named(user, self.identify(credentials), credentials)
 
-    def limit_status(self, caller: Caller) -> LimitStatus | None:
-        """Return what is left of the caller's tightest limit; None where nothing limits it."""
-        return self._throttler.limit_status(caller)
-
-    def token_status(self, caller: Caller) -> LimitStatus | None:
-        """Return what is left of the caller's tightest limit in tokens; None where there is none."""
-        return self._throttler.token_status(caller)
+    def limits(self, call: Call) -> tuple[LimitStatus | None, LimitStatus | None]:
+        """Return what is left of the tightest limit in calls and in tokens of a call's caller; None for no limit."""
+        caller = Caller(tenant_of(call.client), call.client, call.app, call.key)
+        return self._throttler.limit_status(caller), self._throttler.token_status(caller)
 
     def budget_warnings(self, call: Call) -> list[str]:
         """Return the budgets of which a call's caller, or its interaction, has little left."""
+        if not self._throttler.budgets.are_set:
+            return []
         key = InteractionKey(call.client, call.app, call.interaction) if call.interaction else None
         return self._throttler.warnings(Caller(tenant_of(call.client), call.client, call.app, call.key), key)
 
@@ -100,7 +99,9 @@ class Admission:
         key = InteractionKey(identity.client, app, request.interaction.id)
         self._throttler.end_interaction(key, request.interaction.token)
 
-    async def admit(self, call: Call, receive: Receive[CallRequest], credentials: Credentials) -> None:
+    async def admit(
+        self, call: Call, receive: Receive[inference_pb2.GenerateRequest], credentials: Credentials
+    ) -> None:
         """Receive and admit the request of a call; raise the FairleadError that refuses it.
 
         The request is read and parsed only after its caller is authenticated. `call.cleanup` holds what must be undone
@@ -110,21 +111,21 @@ class Admission:
         call.client, call.key, call.traceparent = identity.client, identity.key, traceparent(credentials.traceparent)
         call.caller_request_id = caller_request_id(credentials.request_id)
         try:
-            request = call.request = await receive()
-            call.cleanup.callback(request.drop_message)
-            identity = request.identity = self._named(request.user, identity, credentials)
+            call.request = await receive()
+            call.cleanup.callback(call.drop_request)
+            identity = call.identity = self._named(call.user, identity, credentials)
             call.client, call.tier = identity.client, identity.tier
-            call.background = identity.is_background(request.message.service_tier)
+            call.background = identity.is_background(call.request.service_tier)
             self._examine(call)
             self._wait(call)
         except FairleadError:
             for _ in range(1 + call.body_bytes // REFUSED_BYTES):
                 self._throttler.refused(identity.client)
             raise
-        call.cleanup.callback(request.waiting.close)
+        call.cleanup.callback(call.waiting.close)
         call.cleanup.callback(self._settle, call)
-        request.permit = await self._throttler.answer(partial(self._calls.admit, call, self._arrival(call)))
-        self._interactions.admitted(call, request.permit)
+        call.permit = await self._throttler.answer(partial(self._calls.admit, call, self._arrival(call)))
+        self._interactions.admitted(call, call.permit)
         if identity.users is not None:
             identity.users.enter(identity.client)
             call.cleanup.callback(identity.users.leave, identity.client)
@@ -136,29 +137,29 @@ class Admission:
         """
         request, sampling = call.request, call.sampling
         assert sampling is not None, "an admitted call has sampling parameters"
-        identity, permit, model, message = request.identity, request.permit, request.model, request.message
+        identity, permit, model = call.identity, call.permit, call.limits
         to_encode = worker_pb2.EncodeRequest(
-            prompt=message.prompt,
+            prompt=request.prompt,
             client=counted_as(call.client, background=call.background),
             model=model.name,
             cache_scope=self._cache_scope(identity),
-            public_system=begins_publicly(message.prompt, self._profiles.app(call.app).public_system),
+            public_system=begins_publicly(request.prompt, self._profiles.app(call.app).public_system),
         )
         encoded = await self._cluster.encode(to_encode, call.deadline)
-        request.waiting.close()
-        check_rendered(message.prompt.chat, encoded)
+        call.waiting.close()
+        check_rendered(request.prompt.chat, encoded)
         call.granted = frozenset(encoded.granted)
         if sampling.constraint is None:  # a constrained output is text from its beginning to its end
             call.output_format = encoded.output_format
         prompt_tokens = len(encoded.token_ids) // TOKEN_BYTES
-        if self._cuts(request):
+        if self._cuts(call):
             sampling = call.sampling = cut(sampling, max(1, capacity(model) - prompt_tokens))
         check_length(prompt_tokens, sampling.max_tokens, model)
         call.stage, call.interaction_token, call.entered = permit.stage, permit.token, bool(call.interaction)
         call.timings.admitted = call.unix_time()
         call.usage.prompt_tokens, call.usage.system_tokens = prompt_tokens, encoded.system_tokens
         weight = within_limits(identity.share * permit.norm)
-        request.dispatch = scheduler_pb2.DispatchRequest(
+        call.dispatch = scheduler_pb2.DispatchRequest(
             request_id=call.request_id,
             client=identity.client,
             model=model.name,
@@ -168,14 +169,14 @@ class Admission:
             weight=weight,
             background=call.background,
         )
-        request.submit = worker_pb2.Submit(
+        call.submit = worker_pb2.Submit(
             request_id=call.request_id,
             client=identity.client,
             model=model.name,
             token_ids=encoded.token_ids,
             system_tokens=encoded.system_tokens,
             sampling=sampling_to_proto(sampling),
-            tokens_per_message=request.tokens_per_message,
+            tokens_per_message=call.tokens_per_message,
             weight=weight,
             user_weight=within_limits(permit.norm),  # users of a tenant have equal shares
             interaction=call.interaction,
@@ -186,7 +187,7 @@ class Admission:
             public_tokens=encoded.public_tokens,
             call_grammar="" if sampling.constraint else encoded.call_grammar,
         )
-        request.drop_message()
+        call.drop_request()
 
     def _named(self, user: str, identity: CallerIdentity, credentials: Credentials) -> CallerIdentity:
         """Return the identity for a request whose message names `user`; it counts only if the key may name users."""
@@ -199,47 +200,45 @@ class Admission:
 
         The fields of `call` by which it is counted are set first, so that a refused call is counted correctly.
         """
-        request, message = call.request, call.request.message
-        call.operation = CHAT if message.prompt.WhichOneof("kind") == "chat" else TEXT_COMPLETION
-        model = request.model = self._cluster.members.resolve(message.model)
+        request = call.request
+        call.operation = CHAT if request.prompt.WhichOneof("kind") == "chat" else TEXT_COMPLETION
+        model = call.limits = self._cluster.members.resolve(request.model)
         call.model, call.policy = model.name, model.policy
-        named = app_name(message.app)
-        call.app = self._app(request.identity, named)
+        named = app_name(request.app)
+        call.app = self._app(call.identity, named)
         call.named_app = named if named != call.app else ""
-        self._interactions.join(call, request)
+        self._interactions.join(call)
         # The gateway assigns the seed, so that a second worker after a failure draws the same tokens.
-        if not message.sampling.HasField("seed"):
-            message.sampling.seed = secrets.randbits(64)
-        call.sampling = check_request(message, model, request.fills_context, self._cuts(request))
+        if not request.sampling.HasField("seed"):
+            request.sampling.seed = secrets.randbits(64)
+        call.sampling = check_request(request, model, call.fills_context, self._cuts(call))
 
-    def _cuts(self, request: CallRequest) -> bool:
+    def _cuts(self, call: Call) -> bool:
         """Return whether `max_tokens` is cut to what the prompt leaves of the context."""
-        return request.fills_context and (self._cuts_max_tokens or not request.message.sampling.HasField("max_tokens"))
+        return call.fills_context and (self._cuts_max_tokens or not call.request.sampling.HasField("max_tokens"))
 
     def _wait(self, call: Call) -> None:
         """Count the prompt among those that wait to be tokenized; raise ClientLimit."""
-        request, client = call.request, counted_as(call.client, background=call.background)
-        size = request.message.prompt.ByteSize()
+        client, size = counted_as(call.client, background=call.background), call.request.prompt.ByteSize()
         self._waiting_prompts.add(client, size)
-        request.waiting = ExitStack()
-        request.waiting.callback(self._waiting_prompts.remove, client, size)
+        call.waiting = ExitStack()
+        call.waiting.callback(self._waiting_prompts.remove, client, size)
 
     def _app(self, identity: CallerIdentity, named: str) -> str:
         return identity.app(named, self._profiles.apps)
 
     def _arrival(self, call: Call) -> Arrival:
         """Return what the throttler decides about."""
-        identity, message = call.request.identity, call.request.message
-        interaction = message.interaction
+        identity, request = call.identity, call.request
         assert call.sampling is not None, "an examined call has sampling parameters"
         return Arrival(
             identity.caller(call.app),
             call.interaction,
             self._interactions.token(call),
-            last=interaction.end,
+            last=request.interaction.end,
             app_is_bound=identity.is_bound,
             overloaded=self._cluster.members.overloaded(call.model),
-            prompt_tokens=expected_tokens(message.prompt),
+            prompt_tokens=expected_tokens(request.prompt),
             max_tokens=call.sampling.max_tokens,
             model=call.model,
             background=call.background,
@@ -270,7 +269,7 @@ class Admission:
             micro_cost=round(usage.service * MICRO) if usage.service else used.cost * MICRO,
             nano_money=used.money,
             waited_us=max(0, timings.scheduled - timings.admitted) // 1000,
-            weight=call.request.identity.share,
+            weight=call.identity.share,
         )
         self._usage.add(call.client, call.app, call.model, call.unix_time() / 1e9, sums)
 
@@ -293,7 +292,7 @@ def expected_tokens(prompt: common_pb2.Prompt) -> int:
     """
     if prompt.WhichOneof("kind") == "token_ids":
         return len(prompt.token_ids.packed) // TOKEN_BYTES
-    characters = len(prompt.text) + sum(len(message.content) for message in prompt.chat.messages)
+    characters = len(prompt.text) + sum([len(message.content) for message in prompt.chat.messages])
     return math.ceil(characters / CHARACTERS_PER_TOKEN)
 
 
@@ -311,7 +310,7 @@ def begins_publicly(prompt: common_pb2.Prompt, public_system: str) -> bool:
 
 def traceparent(given: str) -> str:
     """Return the caller's traceparent if it is valid, otherwise "". Invalid ones are not kept in memory."""
-    return given if remote(given) is not None else ""
+    return given if given and remote(given) is not None else ""
 
 
 def caller_request_id(given: str) -> str:

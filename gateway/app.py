@@ -15,8 +15,7 @@ from fairlead.v1 import throttling_pb2_grpc, traces_pb2_grpc
 from gateway.admission import Admission
 from gateway.call_log import CallLog
 from gateway.config import CUT, GatewayConfig
-from gateway.core.call_admission import CallAdmission
-from gateway.core.client_limits import HeldBytesLimiter, OpenCallLimiter
+from gateway.core.client_limits import CallAdmission, HeldBytesLimiter, OpenCallLimiter
 from gateway.core.response_store import ResponseStore
 from gateway.driver import CallDrivers
 from gateway.http.application import HttpApplication

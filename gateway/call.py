@@ -11,7 +11,7 @@ from typing import TypeVar
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.output.call_id import call_id
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
-from gateway.core.coalescer import TOKENS
+from gateway.core.call_events import TOKENS
 from gateway.core.session_tree import Session
 from gateway.tenants import CallerIdentity
 from serving.sampling_params import SamplingParams
@@ -23,44 +23,17 @@ Message = TypeVar("Message")
 Receive = Callable[[], Awaitable[Message]]  # reads and parses a request; raises InvalidRequest
 
 
-@dataclass(slots=True, eq=False, repr=False, kw_only=True)
-class CallRequest:
-    """The request of one call, independent of the protocol; the fields of a stage are unset until it is reached."""
-
-    # Received.
-    message: inference_pb2.GenerateRequest
-    user: str = ""  # named in the message; counts if the key may name users and the credentials name none
-    session: Session | None = None  # identifies the interaction if `message` has none
-    repeats_tool_calls: bool = False  # by ids that the gateway made, which tell of the interaction as well
-    fills_context: bool = False  # max_tokens is a maximum, by default what the prompt leaves of the context
-    # Admitted.
-    asked: str = ""  # digest of what the chat asks, by which its next request is known; empty if it names a session
-    identity: CallerIdentity = field(init=False)
-    model: scheduler_pb2.ModelInfo = field(init=False)
-    permit: Permit = field(init=False)
-    waiting: ExitStack = field(init=False)  # closed once the prompt no longer counts among those to be tokenized
-    # Prepared: what all attempts send, except for the fields that an attempt sets.
-    dispatch: scheduler_pb2.DispatchRequest = field(init=False)
-    submit: worker_pb2.Submit = field(init=False)
-
-    @property
-    def tokens_per_message(self) -> int:
-        return 1 if self.message.streaming == inference_pb2.STREAMING_EACH_TOKEN else TOKENS
-
-    def drop_message(self) -> None:
-        """Free the memory of the message: its prompt is tokenized, or the call has ended."""
-        self.message = inference_pb2.GenerateRequest()
-
-
 @dataclass(slots=True, eq=False, kw_only=True)
 class Call:
-    """The data of one call; fields are set as the call proceeds and complete once `outcome` is set."""
+    """The data of one call, independent of the protocol; fields are set as the call proceeds.
+
+    They are complete once `outcome` is set. Those of the request are unset until their stage is reached.
+    """
 
     request_id: str
     deadline: float | None  # loop time
     traceparent: str = ""
     body_bytes: int = 0  # of the request, once it has arrived
-    request: CallRequest = field(init=False, repr=False)  # once it has arrived
     caller_request_id: str = ""  # chosen by the caller; two calls may have the same
     client: str = ""
     key: str = ""  # the name of the API key
@@ -94,6 +67,30 @@ class Call:
     tool_call_id: Callable[[int], str] = str  # of the output's tool call with this number
     cleanup: ExitStack = field(default_factory=ExitStack)  # at the end undoes what admission counted
     arrived: int = field(default_factory=time.monotonic_ns)
+    # The request as received.
+    request: inference_pb2.GenerateRequest = field(init=False, repr=False)
+    user: str = ""  # named in the request; counts if the key may name users and the credentials name none
+    session: Session | None = None  # identifies the interaction if `request` has none
+    repeats_tool_calls: bool = False  # by ids that the gateway made, which tell of the interaction as well
+    fills_context: bool = False  # max_tokens is a maximum, by default what the prompt leaves of the context
+    # As admitted.
+    asked: str = ""  # digest of what the chat asks, by which its next request is known; empty if it names a session
+    identity: CallerIdentity = field(init=False, repr=False)
+    limits: scheduler_pb2.ModelInfo = field(init=False, repr=False)  # of the model
+    permit: Permit = field(init=False, repr=False)
+    waiting: ExitStack = field(init=False, repr=False)  # closed once the prompt does not count among those to tokenize
+    # As prepared: what all attempts send, except for the fields that an attempt sets.
+    dispatch: scheduler_pb2.DispatchRequest = field(init=False, repr=False)
+    submit: worker_pb2.Submit = field(init=False, repr=False)
+
+    @property
+    def tokens_per_message(self) -> int:
+        """The number of output tokens per message, which the caller of a received request chooses."""
+        return 1 if self.request.streaming == inference_pb2.STREAMING_EACH_TOKEN else TOKENS
+
+    def drop_request(self) -> None:
+        """Free the memory of the request: its prompt is tokenized, or the call has ended."""
+        self.request = inference_pb2.GenerateRequest()
 
     def unix_time(self) -> int:
         """Return the time in Unix nanoseconds as the call's arrival and a monotonic clock tell it.

@@ -9,15 +9,15 @@ from typing import Protocol
 from fairlead.errors import ClientLimit, DeadlineExceeded, FairleadError, Internal, QueueFull
 from fairlead.outcomes import Outcome
 from fairlead.token_ids import TOKEN_BYTES
-from fairlead.v1 import common_pb2, scheduler_pb2
+from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2
 from gateway.admission import Admission
-from gateway.call import Call, CallRequest
+from gateway.call import Call
 from gateway.call_log import CallLog, reason
 from gateway.core import call_commands as commands
 from gateway.core import call_events as events
 from gateway.core.call import CallMachine
+from gateway.core.call_events import OutputChunk
 from gateway.core.client_limits import HeldBytesLimiter
-from gateway.core.coalescer import OutputChunk
 from gateway.core.start_predictor import CallWaits
 from gateway.tenants import Credentials
 from gateway.upstream.attempt import Attempt
@@ -41,7 +41,7 @@ class CallerPort(Protocol):
     def credentials(self) -> Credentials:
         """What the caller has shown before its request."""
 
-    def receive(self) -> Awaitable[CallRequest]:
+    def receive(self) -> Awaitable[inference_pb2.GenerateRequest]:
         """Read and parse the request; raise InvalidRequest."""
 
     def write(self, message: commands.Message) -> bool:
@@ -95,7 +95,7 @@ class CallDriver:
         self._cluster = shared.cluster
         self._call_log = shared.call_log
         self._held_outputs = shared.held_outputs
-        self._shared = shared
+        self._waits, self._background_waits = shared.waits, shared.background_waits
         self._submitted = 0.0  # loop time of the first submission
         self._call = call
         self._machine = CallMachine(shared.reader_seconds)
@@ -207,7 +207,7 @@ class CallDriver:
             case commands.Decide() | commands.Encode() | commands.Place():
                 self._ask(command)
             case commands.Submit():
-                self._submit(command)
+                self._submit()
             case commands.Abort():
                 if self._attempt is not None:
                     self._attempt.abort()
@@ -235,17 +235,22 @@ class CallDriver:
         try:
             match question:
                 case commands.Decide():
-                    await self._admission.admit(call, self._caller.receive, self._caller.credentials)
-                    return events.Decided(call.request.tokens_per_message)
+                    try:
+                        await self._admission.admit(call, self._caller.receive, self._caller.credentials)
+                    finally:
+                        if call.background:
+                            self._waits = self._background_waits
+                    return events.Decided(call.tokens_per_message)
                 case commands.Encode():
                     await self._admission.prepare(call)
                     if call.sampling is not None and call.sampling.logprobs is not None:
                         self._token_bytes += ALTERNATIVE * (1 + call.sampling.logprobs)
                     return events.Encoded()
                 case commands.Place():
-                    dispatch = call.request.dispatch
+                    dispatch = call.dispatch
                     dispatch.attempt, dispatch.excluded[:] = question.attempt, question.excluded
-                    self._waits.left(call.client, call.worker_instance, call.request_id)
+                    if call.worker_instance:
+                        self._waits.left(call.client, call.worker_instance, call.request_id)
                     placed = await self._cluster.place(dispatch)
                     if call.deadline is not None:
                         self._check_deadline(placed, question.attempt, call.deadline)
@@ -255,10 +260,6 @@ class CallDriver:
             return events.Failed(error.with_traceback(None))  # its frames would keep the request in memory
         except Exception:
             return self._defect()
-
-    @property
-    def _waits(self) -> CallWaits:
-        return self._shared.background_waits if self._call.background else self._shared.waits
 
     def _note_placement(self, placed: scheduler_pb2.DispatchReply) -> None:
         call, self._link = self._call, self._cluster.link(placed)
@@ -276,15 +277,15 @@ class CallDriver:
                 f"the call would wait longer than until its deadline in {left:.3g} s; it was not queued"
             )
 
-    def _submit(self, command: commands.Submit) -> None:
-        call, submit = self._call, self._call.request.submit
+    def _submit(self) -> None:
+        call, submit, machine = self._call, self._call.submit, self._machine
         assert self._link is not None
         assert call.sampling is not None
-        submit.attempt, submit.charged = command.attempt, command.charged
-        if command.output_tokens:
+        submit.attempt, submit.charged = machine.attempts.number, machine.attempts.charged
+        if machine.output_tokens:
             prompt = submit.token_ids[: call.usage.prompt_tokens * TOKEN_BYTES]
-            submit.token_ids, submit.generated_tokens = prompt + command.generated, command.output_tokens
-            submit.sampling.CopyFrom(sampling_to_proto(call.sampling.after(command.output_tokens)))
+            submit.token_ids, submit.generated_tokens = prompt + machine.generated, machine.output_tokens
+            submit.sampling.CopyFrom(sampling_to_proto(call.sampling.after(machine.output_tokens)))
         if call.deadline is not None:
             submit.timeout_seconds = max(MIN_TIMEOUT, call.deadline - self._loop.time())
         predicted = self._waits.waits(call.client, call.worker_instance, call.request_id, self._loop.time())

@@ -10,9 +10,9 @@ import grpc
 from fairlead.errors import FairleadError
 from fairlead.rpc.status import REQUEST_ID_METADATA, to_status
 from fairlead.v1 import common_pb2, inference_pb2
-from gateway.call import Call, CallRequest, Receive, service_tier
+from gateway.call import Call, Receive, service_tier
 from gateway.core.call_commands import Accepted, Finished, Message
-from gateway.core.coalescer import OutputChunk
+from gateway.core.call_events import OutputChunk
 from gateway.tenants import AUTHORIZATION, USER, Credentials
 
 TRACEPARENT = "traceparent"
@@ -25,7 +25,7 @@ class GrpcCaller:
         self,
         context: grpc.aio.ServicerContext,
         credentials: Credentials,
-        receive: Receive[CallRequest],
+        receive: Receive[inference_pb2.GenerateRequest],
         request_id: str,
     ) -> None:
         self.credentials = credentials

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from fairlead.v1 import common_pb2
-from gateway.call import Call, CallRequest
-from gateway.core.chat_digests import Turn, chat_digests
+from gateway.call import Call
+from gateway.core.continued_chats import ToolCallIds, Turn, chat_digests
 from gateway.core.recent_names import RecentNames
 from gateway.core.seen_calls import SeenCall
 from gateway.core.session_tree import SessionTree
-from gateway.core.tool_call_ids import ToolCallIds
 from gateway.validation import check_interaction
 from throttler.core.decider import Permit
 
@@ -46,7 +45,7 @@ class CallInteractions:
 
     def token(self, call: Call) -> bytes:
         """Return the token with which a call continues its interaction: the caller's, or the one that is known here."""
-        given: bytes = call.request.message.interaction.token
+        given: bytes = call.request.interaction.token
         if given or not call.interaction:
             return given
         known = self._tokens.find(call.client, _place(call.app, call.interaction), time.monotonic())
@@ -54,39 +53,39 @@ class CallInteractions:
 
     def admitted(self, call: Call, permit: Permit) -> None:
         """Tell other gateways of a call that was admitted here."""
-        if call.interaction or call.request.asked:
+        if call.interaction or call.asked:
             token = b"" if permit.arrival.last else permit.token
-            self._tell(SeenCall(call.client, call.app, call.interaction, token.hex(), call.request.asked))
+            self._tell(SeenCall(call.client, call.app, call.interaction, token.hex(), call.asked))
 
-    def join(self, call: Call, received: CallRequest) -> None:
+    def join(self, call: Call) -> None:
         """Set the interaction of a call whose client is known, and the ids of its tool calls; raise InvalidRequest.
 
         A call that continues no interaction begins one if it offers tools, because its caller may answer with their
         results, or if it is the second one of a chat. The many chats that have one call open nothing.
         """
-        request, chat = received.message, received.message.prompt.chat
+        request, chat = call.request, call.request.prompt.chat
         if request.HasField("interaction"):
             check_interaction(request.interaction)
             call.interaction = request.interaction.id
-        elif received.session is not None:
-            call.interaction = self._sessions.root(call.client, received.session, time.monotonic())
-        elif received.repeats_tool_calls:
-            call.interaction = self._continued(call, received)
-        if received.repeats_tool_calls:
-            earlier = sum(len(message.tool_calls) for message in chat.messages)
+        elif call.session is not None:
+            call.interaction = self._sessions.root(call.client, call.session, time.monotonic())
+        elif call.repeats_tool_calls:
+            call.interaction = self._continued(call)
+        if call.repeats_tool_calls:
+            earlier = sum([len(message.tool_calls) for message in chat.messages])
             make = partial(self._tool_call_ids.make, call.client, call.interaction, call.request_id)
             call.tool_call_id = lambda number: make(earlier + number)
 
-    def _continued(self, call: Call, received: CallRequest) -> str:
+    def _continued(self, call: Call) -> str:
         """Return the interaction of a chat by what it repeats, and remember that its answer belongs to it."""
-        chat, now = received.message.prompt.chat, time.monotonic()
-        digests = chat_digests((Turn(message.role, message.content) for message in chat.messages), self._digest_key)
+        chat, now = call.request.prompt.chat, time.monotonic()
+        digests = chat_digests([Turn(message.role, message.content) for message in chat.messages], self._digest_key)
         found = self._chats.find(call.client, digests.answered, now)
         interaction = self._tool_call_ids.continued_by(call.client, newest_first(chat)) or found or ""
         if not interaction and (chat.tools or found is not None):
             interaction = self._tool_call_ids.begun_by(call.request_id if found is None else digests.through)
         if chat.messages:
-            received.asked = digests.asked
+            call.asked = digests.asked
             self._chats.remember(call.client, digests.asked, interaction, now)
         return interaction
 

@@ -9,7 +9,7 @@ from fairlead.errors import FairleadError
 from fairlead.rpc.status import REQUEST_ID_METADATA, to_status
 from fairlead.v1 import inference_pb2
 from gateway.admission import Admission
-from gateway.call import CallRequest, Message, Receive, new_call, predicted_wait
+from gateway.call import Message, Receive, new_call, predicted_wait
 from gateway.call_log import note_refusal
 from gateway.driver import CallDrivers
 from gateway.grpc_caller import GrpcCaller, responses, shown
@@ -45,9 +45,9 @@ class InferenceService:
         told = ((REQUEST_ID_METADATA, call.request_id),)
         context.set_trailing_metadata(told)
 
-        def parse(data: bytes) -> CallRequest:
+        def parse(data: bytes) -> inference_pb2.GenerateRequest:
             call.body_bytes = len(data)
-            return CallRequest(message=inference_pb2.GenerateRequest.FromString(data))
+            return inference_pb2.GenerateRequest.FromString(data)
 
         credentials = shown(context.invocation_metadata())
         caller = GrpcCaller(context, credentials, self._receiving(context, credentials, parse), call.request_id)

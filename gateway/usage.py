@@ -138,7 +138,8 @@ class UsageLedger:
                 await asyncio.sleep(WRITE_SECONDS)
                 await self.store()
         finally:
-            with self._keeping(new := self._taken()):
+            new, self._new = self._new, {}
+            with self._keeping(new):
                 self._write(new)
                 self.written(new)
 
@@ -146,7 +147,7 @@ class UsageLedger:
         """Write what was added; it is kept if that fails. A write that began is ended if its caller is cancelled."""
         if not self._new:
             return
-        new = self._taken()
+        new, self._new = self._new, {}
         writing = asyncio.ensure_future(asyncio.to_thread(self._write, new))
         try:
             await asyncio.wait([writing])
@@ -169,15 +170,11 @@ class UsageLedger:
                 log.warning("usage cannot be written; it is kept and tried again", extra={"error": str(error)})
             self._is_failing = True
 
-    def _taken(self) -> dict[UsageKey, UsageSums]:
-        new, self._new = self._new, {}
-        return new
-
     def _write(self, new: dict[UsageKey, UsageSums]) -> None:
         with self._lock, self._database:
             self._database.executemany(ADD, [(*key, *sums) for key, sums in new.items()])
             if new:
-                last = datetime.fromisoformat(max(key.day for key in new)) - timedelta(days=self._kept_days)
+                last = datetime.fromisoformat(max(new).day) - timedelta(days=self._kept_days)
                 self._database.execute("DELETE FROM usage WHERE day < ?", (last.date().isoformat(),))
 
     def _read(self, since: str) -> list[UsageRow]:

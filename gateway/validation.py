@@ -9,12 +9,12 @@ from google.protobuf import struct_pb2
 from fairlead.errors import InvalidRequest, TooLong, Unavailable
 from fairlead.token_ids import TOKEN_BYTES, unpack_ids
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
-from gateway.json_shape import MAX_PARTS, parts
 from serving.names import MAX_NAME, MAX_SPELLING, normalized
 from serving.prompt_size import check_size
 from serving.sampling_params import SamplingParams
 from serving.wire import sampling_from_proto
 
+MAX_PARTS = 2**17  # strings, lists and objects; 10,000 messages with parts of their own have 100,000
 ROLES = ("system", "user", "assistant", "tool")
 PARTS = "strings, lists, objects and elements"
 MAX_TOKEN = 1024  # bytes of an interaction's token; valid ones are far shorter
@@ -102,7 +102,7 @@ def check_request(
 ) -> SamplingParams:
     """Make all checks that need no tokenized prompt, and return the sampling parameters; raise InvalidRequest.
 
-    See CallRequest for `fills_context`; with `cuts_max_tokens` the output has at most as many tokens as the context.
+    See Call for `fills_context`; with `cuts_max_tokens` the output has at most as many tokens as the context.
     """
     check_prompt(request.prompt, model)
     context = capacity(model)
@@ -153,30 +153,33 @@ def _check_counts(chat: common_pb2.Chat) -> None:
     """Raise InvalidRequest for a chat of more parts than anything else should look at."""
     check_count(len(chat.messages), MAX_MESSAGES, "messages", "prompt.chat.messages")
     check_count(len(chat.tools), MAX_TOOLS, "tools", "prompt.chat.tools")
-    calls = sum(len(message.tool_calls) for message in chat.messages)
-    check_count(calls, MAX_TOOL_CALLS, "tool calls", "prompt.chat.messages")
     # Workers make objects of what is JSON in a chat.
-    called = sum(parts(call.arguments) for message in chat.messages for call in message.tool_calls)
-    check_count(called, MAX_PARTS, f"{PARTS} in arguments of tool calls", "prompt.chat.messages")
-    offered = sum(parts(tool.parameters) for tool in chat.tools)
-    check_count(offered, MAX_PARTS, f"{PARTS} in parameters of tools", "prompt.chat.tools")
+    if calls := sum([len(message.tool_calls) for message in chat.messages]):
+        check_count(calls, MAX_TOOL_CALLS, "tool calls", "prompt.chat.messages")
+        called = sum([parts(call.arguments) for message in chat.messages for call in message.tool_calls])
+        check_count(called, MAX_PARTS, f"{PARTS} in arguments of tool calls", "prompt.chat.messages")
+    if chat.tools:
+        offered = sum([parts(tool.parameters) for tool in chat.tools])
+        check_count(offered, MAX_PARTS, f"{PARTS} in parameters of tools", "prompt.chat.tools")
 
 
 def _check_chat(chat: common_pb2.Chat) -> None:
-    count = len(chat.messages)
-    _require(count > 0, "must hold at least 1 message, got 0", "prompt.chat.messages")
+    _require(len(chat.messages) > 0, "must hold at least 1 message, got 0", "prompt.chat.messages")
+    is_said = False
     for index, message in enumerate(chat.messages):
         if message.role not in ROLES:
             problem = f"must be one of {', '.join(ROLES)}, got {message.role[:MAX_NAME]!r}"
             raise InvalidRequest(problem, f"prompt.chat.messages[{index}].role")
-    is_said = any(message.content or message.tool_calls for message in chat.messages)
+        is_said = is_said or bool(message.content or message.tool_calls)
     _require(is_said, "at least 1 message must not be empty", "prompt.chat.messages")
     check_tools(chat)
     is_contradiction = chat.continue_final_message and chat.add_generation_prompt
     field = "prompt.chat.continue_final_message"
     _require(not is_contradiction, "not together with add_generation_prompt: the answer has begun already", field)
-    check_template_kwargs(chat.chat_template_kwargs, TEMPLATE_KWARGS)
-    check_template_kwargs(chat.wishes, "prompt.chat.wishes")
+    if chat.HasField("chat_template_kwargs"):
+        check_template_kwargs(chat.chat_template_kwargs, TEMPLATE_KWARGS)
+    if chat.HasField("wishes"):
+        check_template_kwargs(chat.wishes, "prompt.chat.wishes")
 
 
 def _check_token_ids(packed: bytes, vocab_size: int) -> None:
@@ -239,8 +242,10 @@ def needs_call(choice: common_pb2.ToolChoice) -> bool:
 
 def _check_choice(chat: common_pb2.Chat) -> None:
     """Raise InvalidRequest for a choice that no tool can fulfil."""
+    if not needs_call(chat.tool_choice):
+        return
     name, names = chat.tool_choice.name, [tool.name for tool in chat.tools]
-    if needs_call(chat.tool_choice) and not names:
+    if not names:
         raise InvalidRequest("a call is required, but there are no tools", CHOICE)
     if name and name not in names:
         raise InvalidRequest(f"must name one of the tools, got {name[:MAX_NAME]!r}", CHOICE)
@@ -278,3 +283,10 @@ def _check_template_value(value: struct_pb2.Value, field: str, depth: int) -> No
 def _inner_values(value: struct_pb2.Value) -> Iterator[struct_pb2.Value]:
     yield from value.list_value.values
     yield from value.struct_value.fields.values()
+
+
+def parts(text: str) -> int:
+    """Return the strings, lists, objects and elements of JSON, at most; those of a text that is no JSON are guessed."""
+    marked = text.replace("\\\\", "").replace('\\"', "")
+    between = marked.split('"')[::2] if marked.count('"') <= 2 * MAX_PARTS else [marked]
+    return marked.count('"') // 2 + sum(each.count("[") + each.count("{") + each.count(",") for each in between)

@@ -179,18 +179,13 @@ class SchedulerAttachments:
     ) -> None:
         self._attach = attach
         self._named = [attach(address) for address in schedulers]
-        self._attachments = self._named
+        self.all = self._named
         self._pickers = pickers
         self._found: dict[str, tuple[SchedulerAttachment, asyncio.Task[None]]] = {}  # by a picker's address
 
-    def deliver(self, update: WorkerUpdate) -> None:
-        """Queue the events of one turn of the engine loop for each; see SchedulerAttachment."""
-        for attachment in self._attachments:
-            attachment.deliver(update)
-
     def report_at_once(self) -> None:
         """Report the load to each now, because the worker begins to drain."""
-        for attachment in self._attachments:
+        for attachment in self.all:
             attachment.report_at_once()
 
     async def run(self) -> None:
@@ -207,7 +202,7 @@ class SchedulerAttachments:
                     if address not in self._found:
                         attachment = self._attach(address)
                         self._found[address] = attachment, tasks.create_task(attachment.run())
-                self._attachments = [*self._named, *[attachment for attachment, _ in self._found.values()]]
+                self.all = [*self._named, *[attachment for attachment, _ in self._found.values()]]
 
             if self._pickers is not None:
                 await changed(self._pickers.endpoints)

@@ -43,13 +43,11 @@ ANY_TEXT = r"/(.|\n)*/"
 
 
 def call_grammar(chat: Chat, answer: OutputFormat, marker_token: int | None = None) -> str:
-    """Return the grammar of the answer to `chat`, empty if the chat promises nothing of its calls.
+    """Return the grammar of the answer to `chat`, which promises something of its calls.
 
     `marker_token` is the special token that stands for the marker of the format, if the tokenizer has one. Raises
     InvalidRequest for a format whose calls have no grammar.
     """
-    if not chat.promises_calls:
-        return ""
     if find_spec("llguidance") is None:
         raise InvalidRequest("is not supported by this worker, which lacks llguidance", TOOL_CHOICE)
     syntax = SYNTAXES.get(answer.tool_calls)

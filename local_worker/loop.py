@@ -183,7 +183,12 @@ class EngineLoop:
             self._fail(step.plan)
             return
         self._failures = 0
-        is_known, seconds = self._delay.ended(time.monotonic() - began), self._measure_step()
+        ended = time.monotonic()
+        is_known = self._delay.ended(ended - began)
+        # The step took the time since its launch or since the end of the previous one, whichever is later.
+        seconds = 0.0 if self.stepping_since is None else ended - self.stepping_since
+        self._machine.measured_step(seconds)
+        self.stepping_since = ended if self._steps else None
         if is_known:
             self._batcher.timed(step.plan, seconds)
         self._machine.handle(RequestsAdvanced(self._batcher.commit(step.plan, result)), time.monotonic())
@@ -197,15 +202,6 @@ class EngineLoop:
             self._machine.handle(RequestsFailed(failed, Outcome.INTERNAL, "the forward pass failed"), time.monotonic())
         self._steps.clear()
         self.stepping_since = None
-
-    def _measure_step(self) -> float:
-        """Count and return the seconds since the launch of the step or the end of the previous one, whichever is
-        later."""
-        ended = time.monotonic()
-        began = self.stepping_since if self.stepping_since is not None else ended
-        self._machine.measured_step(ended - began)
-        self.stepping_since = ended if self._steps else None
-        return ended - began
 
     def _flush(self) -> None:
         self._deliver(self._machine.take_update(time.monotonic(), is_healthy=self._failures < UNHEALTHY_AFTER))

@@ -80,13 +80,14 @@ class PromptEncoder:
         reply.output_format.SetInParent()
         match content:
             case str() as text:
-                self._check_characters(len(text))
+                check_characters(len(text), self.max_tokens, self.tokenizer.longest_token)
                 packed = pack_ids(self.tokenizer.encode(text, not request.without_special_tokens))
             case bytes() as packed:
                 check_token_ids(len(packed) // TOKEN_BYTES, self.max_tokens)
             case chat:
                 check_messages(len(chat.messages), self.max_tokens)
-                self._check_characters(sum(len(message.content) for message in chat.messages))
+                characters = sum([len(message.content) for message in chat.messages])
+                check_characters(characters, self.max_tokens, self.tokenizer.longest_token)
                 encoded = self.tokenizer.encode_chat(chat)
                 packed, reply.system_tokens = pack_ids(encoded.ids), encoded.system_tokens
                 reply.output_format.MergeFrom(common_pb2.OutputFormat(**encoded.output_format._asdict()))
@@ -107,9 +108,6 @@ class PromptEncoder:
         """
         self.model(model)
         return self.tokenizer.decode(self.check_ids(packed, "token_ids"))
-
-    def _check_characters(self, count: int) -> None:
-        check_characters(count, self.max_tokens, self.tokenizer.longest_token)
 
     def check_ids(self, packed: bytes, field: str) -> list[int]:
         """Return the ids in `packed`; raise InvalidRequest if they are missing, malformed or not in the vocabulary."""

@@ -109,11 +109,12 @@ class ByteTokenizer:
         return bytes(token for token in ids if token < 256).decode(errors="replace")
 
     def encode_chat(self, chat: Chat) -> EncodedChat:
-        turns = [(message.role, _line(message)) for message in chat.messages]
-        if not turns:
+        if not chat.messages:
             raise InvalidRequest("must hold at least 1 message, got 0", "prompt.chat.messages")
-        system = sum(len(self._ids(text)) for role, text in turns if role == "system")
-        lines = [f"tool: {json.dumps(tool)}\n" for tool in chat.tools] + [text for _, text in turns]
+        lines, system = [f"tool: {json.dumps(tool)}\n" for tool in chat.tools], 0
+        for message in chat.messages:
+            lines.append(_line(message))
+            system += len(self._ids(lines[-1])) if message.role == "system" else 0
         variables = [f"{name}: {json.dumps(value)}\n" for name, value in chat.variables.items()]
         if chat.continue_final_message:
             lines = [*lines[:-1], *variables, lines[-1].removesuffix("\n")]
@@ -121,7 +122,8 @@ class ByteTokenizer:
             lines += [*variables, "assistant: " if chat.add_generation_prompt else ""]
         text = "".join(lines)
         answer = output_format(chat, "hermes", "", text)
-        return EncodedChat(self._ids(text), system, answer, call_grammar(chat, answer))
+        grammar = call_grammar(chat, answer) if chat.promises_calls else ""
+        return EncodedChat(self._ids(text), system, answer, grammar)
 
     def encode_system(self, content: str) -> list[int]:
         return self._ids(f"system: {content}\n")
@@ -137,8 +139,8 @@ class ByteTokenizer:
 
 
 def _line(message: ChatMessage) -> str:
-    calls = (json.dumps({"name": call.name, "arguments": call.arguments}) for call in message.tool_calls)
-    written = "".join(f"<tool_call>{call}</tool_call>" for call in calls)
+    calls = [{"name": call.name, "arguments": call.arguments} for call in message.tool_calls]
+    written = "".join([f"<tool_call>{json.dumps(call)}</tool_call>" for call in calls])
     name = f"{message.role} {message.tool_call_id}" if message.tool_call_id else message.role
     return f"{name}: {message.content}{written}\n"
 
@@ -204,7 +206,7 @@ class HuggingFaceTokenizer:
         system = "".join(message.content for message in chat.messages if message.role == "system")
         with self._encoding:
             system_ids = self._tokenizer.encode(system, add_special_tokens=False) if system else []
-        grammar = call_grammar(chat, answer, self._marker_token)
+        grammar = call_grammar(chat, answer, self._marker_token) if chat.promises_calls else ""
         return EncodedChat(ids, min(len(system_ids), len(ids)), answer, grammar, granted)
 
     def encode_system(self, content: str) -> list[int]:

@@ -47,21 +47,21 @@ def content_from(prompt: common_pb2.Prompt) -> str | Chat | bytes:
 def _chat_from(message: common_pb2.Chat) -> Chat:
     continues = message.continue_final_message
     return Chat(
-        messages=tuple(_message_from(each) for each in message.messages),
+        messages=tuple([_message_from(each) for each in message.messages]),
         add_generation_prompt=message.add_generation_prompt
         if message.HasField("add_generation_prompt")
         else not continues,
         continue_final_message=continues,
-        variables=_variables_from(message.chat_template_kwargs),
-        wishes=_variables_from(message.wishes),
-        tools=tuple(_tool_from(tool, index) for index, tool in enumerate(message.tools)),
+        variables=_variables_from(message.chat_template_kwargs) if message.HasField("chat_template_kwargs") else {},
+        wishes=_variables_from(message.wishes) if message.HasField("wishes") else {},
+        tools=tuple([_tool_from(tool, index) for index, tool in enumerate(message.tools)]),
         choice=CallChoice(message.tool_choice.required, message.tool_choice.name, message.tool_choice.single),
         strict={tool.name: tool.strict for tool in message.tools if tool.HasField("strict")},
     )
 
 
 def _message_from(message: common_pb2.ChatMessage) -> ChatMessage:
-    calls = tuple(EarlierCall(call.id, call.name, _arguments_from(call.arguments)) for call in message.tool_calls)
+    calls = tuple([EarlierCall(call.id, call.name, _arguments_from(call.arguments)) for call in message.tool_calls])
     return ChatMessage(message.role, message.content, calls, message.tool_call_id)
 
 
@@ -303,12 +303,6 @@ def _timings(request: Request) -> common_pb2.Timings:
     """
     unix = time.time_ns() - time.monotonic_ns()
 
-    def at(seconds: float | None) -> int:
-        return unix + int(seconds * NANO) if seconds is not None else 0
-
-    return common_pb2.Timings(
-        queued=at(request.queued_at),
-        scheduled=at(request.started_at),
-        first_token=at(request.first_token_at),
-        finished=at(request.ended_at),
-    )
+    times = (request.queued_at, request.started_at, request.first_token_at, request.ended_at)
+    queued, scheduled, first_token, finished = [0 if at is None else unix + int(at * NANO) for at in times]
+    return common_pb2.Timings(queued=queued, scheduled=scheduled, first_token=first_token, finished=finished)

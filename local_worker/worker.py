@@ -147,9 +147,11 @@ class Worker:
     def _dispatch_update(self, update: WorkerUpdate) -> None:
         try:
             self._service.deliver(update)
-            self._measured.delivered(update.accounts)
+            if update.accounts:
+                self._measured.delivered(update.accounts)
             self._snapshot.deliver(update)
-            self._attachments.deliver(update)
+            for attachment in self._attachments.all:
+                attachment.deliver(update)
         except Exception as error:  # calls whose events are lost would wait for ever; gateways place them again
             log.exception("an update of the backend cannot be delivered")
             self._end_with(error)

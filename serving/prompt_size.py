@@ -16,7 +16,13 @@ def check_size(prompt: common_pb2.Prompt, max_tokens: int, longest_token: int) -
     chat = prompt.chat.messages
     check_token_ids(len(prompt.token_ids.packed) // TOKEN_BYTES, max_tokens)
     check_messages(len(chat), max_tokens)  # before the loop over them
-    characters = len(prompt.text) + sum(map(_characters, chat)) + sum(map(_tool_characters, prompt.chat.tools))
+    characters = len(prompt.text)
+    for message in chat:
+        characters += len(message.content)
+        for call in message.tool_calls:
+            characters += len(call.name) + len(call.arguments)
+    for tool in prompt.chat.tools:
+        characters += len(tool.name) + len(tool.description) + len(tool.parameters)
     check_characters(characters, max_tokens, longest_token)
 
 
@@ -43,11 +49,3 @@ def check_characters(count: int, max_tokens: int, longest_token: int) -> None:
             f"at most {max_tokens} prompt tokens, which no text of more than {most} characters makes; got {count}",
             "prompt",
         )
-
-
-def _characters(message: common_pb2.ChatMessage) -> int:
-    return len(message.content) + sum(len(call.name) + len(call.arguments) for call in message.tool_calls)
-
-
-def _tool_characters(tool: common_pb2.Tool) -> int:
-    return len(tool.name) + len(tool.description) + len(tool.parameters)

@@ -9,7 +9,7 @@ from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2, scheduler_pb2
 from serving.constraint import Constraint, check_choices
 from serving.cost import MAX_WEIGHT, weight_thousandths
-from serving.sampling_params import SamplingParams, check_biases, check_stops
+from serving.sampling_params import SamplingParams, check_biases
 
 M = TypeVar("M")
 _REPEATED = ("stop", "stop_token_ids", "logit_bias")
@@ -37,7 +37,6 @@ def sampling_from_proto(message: common_pb2.SamplingParams, default_max_tokens: 
 
     `default_max_tokens`, if given, replaces the default of `max_tokens`. Raise InvalidRequest for a bad value.
     """
-    check_stops(len(message.stop), len(message.stop_token_ids))
     check_biases(len(message.logit_bias))
     given = {name: getattr(message, name) for name in _SCALARS if message.HasField(name)}
     if default_max_tokens is not None:

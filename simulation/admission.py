@@ -5,8 +5,7 @@ from functools import partial
 
 from fairlead.errors import FairleadError
 from gateway.core import call_events as events
-from gateway.core.call_admission import CallAdmission
-from gateway.core.client_limits import OpenCallLimiter
+from gateway.core.client_limits import CallAdmission, OpenCallLimiter
 from global_scheduler.core.dispatcher import Dispatcher
 from serving.cost import WeightedTokens
 from simulation.call import SimulatedCall
@@ -21,8 +20,8 @@ from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import Interactions
 from throttler.core.pool_claims import PoolClaims
 from throttler.core.profiles import Profiles
-from throttler.core.quota import Quota, QuotaDemand
 from throttler.core.throttle import Caller
+from throttler.core.windows import Quota, QuotaDemand
 from throttler.core.working_sets import Context
 
 MODEL = "model"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from global_scheduler.core.outstanding_table import slots
+from global_scheduler.core.fleet import slots
 from global_scheduler.core.policies import RoutePolicy, RoutePolicyConfig
 from global_scheduler.core.policies.base import Candidates, RouteRequest
 from global_scheduler.core.policies.stateless import StatelessPolicy

@@ -20,7 +20,7 @@ from simulation.scheduler import make_dispatcher
 from simulation.spec import ClusterSpec
 from simulation.worker import SimulatedWorker
 from simulation.workload import Workload
-from throttler.core.quota import LocalQuota
+from throttler.core.windows import LocalQuota
 
 
 class SimulatedCluster:

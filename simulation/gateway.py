@@ -11,7 +11,7 @@ from fairlead.token_ids import pack_ids
 from gateway.core import call_commands as commands
 from gateway.core import call_events as events
 from gateway.core.call import CallMachine
-from gateway.core.coalescer import OutputChunk
+from gateway.core.call_events import OutputChunk
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.policies import RouteRequest
 from local_worker.core.events import RequestEvents
@@ -130,7 +130,7 @@ class SimulatedGateway:
                 opened.call.attempts = command.attempt
                 self._clock.after(self._delay, partial(self._place, opened, command))
             case commands.Submit():
-                self._submit(opened, command)
+                self._submit(opened)
             case commands.Abort():
                 self._abort(opened)
             case commands.Withdraw():
@@ -173,14 +173,15 @@ class SimulatedGateway:
         call.worker = identity.worker
         self._handle(opened, events.Placed(identity.instance))
 
-    def _submit(self, opened: OpenCall, submit: commands.Submit) -> None:
+    def _submit(self, opened: OpenCall) -> None:
+        machine = opened.machine
         attempt = opened.attempt = SimulatedAttempt(
             opened.call,
-            submit.attempt,
+            machine.attempts.number,
             self._workers[opened.call.worker],
             in_interaction=self.admission.protected(opened.call),
-            generated=submit.output_tokens,
-            charged=submit.charged,
+            generated=machine.output_tokens,
+            charged=machine.attempts.charged,
             tokens_per_message=self._spec.tokens_per_message,
         )
         self._clock.after(2 * self._delay, partial(self._reach, attempt))

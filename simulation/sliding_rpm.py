@@ -9,9 +9,8 @@ from collections.abc import Sequence
 
 from fairlead.outcomes import Outcome
 from throttler.core.profiles import Profiles
-from throttler.core.quota import Quota, QuotaAccount
 from throttler.core.throttle import Admitted, Caller, Decision, Rejected
-from throttler.core.windows import SlidingWindow
+from throttler.core.windows import Quota, QuotaAccount, SlidingWindow
 
 
 class SlidingRpm:

@@ -19,9 +19,9 @@ from simulation.prompts import BLOCK_TOKENS, EOS
 from simulation.sliding_rpm import SlidingRpm
 from simulation.step_time import MeasuredProfile, Profile, profile
 from throttler.core.profiles import Profiles, RateLimits
-from throttler.core.quota import Quota
 from throttler.core.throttle import WINDOW_SECONDS, ThrottleRule
 from throttler.core.throttles import THROTTLES
+from throttler.core.windows import Quota
 
 SERVED_POLICIES, SERVED_ROUTES = tuple(POLICIES), tuple(ROUTES)  # those that real workers and schedulers offer
 LOCAL_POLICIES: Mapping[str, Callable[[QueuePolicyConfig], QueuePolicy]] = {**POLICIES, **QUEUE_BASELINES}

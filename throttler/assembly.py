@@ -16,9 +16,9 @@ from throttler.core.interactions import FinishedInteraction, Interactions
 from throttler.core.leased_quota import LeasedQuota
 from throttler.core.pool_claims import PoolClaims
 from throttler.core.profiles import Profiles, RateLimits
-from throttler.core.quota import LocalQuota
 from throttler.core.throttle import WINDOW_SECONDS
 from throttler.core.throttles import THROTTLES
+from throttler.core.windows import LocalQuota
 from throttler.file_ledger import FileLedger
 from throttler.options import ThrottleChoice, ThrottleOptions
 from throttler.profiles_file import parse

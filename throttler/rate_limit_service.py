@@ -21,7 +21,8 @@ from serving.wire import parsed
 from throttler.core.budgets import HEADER
 from throttler.core.decider import Arrival, Permit
 from throttler.core.profiles import Profiles
-from throttler.core.throttle import LimitStatus, Rejected, tightest
+from throttler.core.throttle import Rejected, tightest
+from throttler.core.windows import LimitStatus
 from throttler.descriptors import Booking, InvalidValue, Question, read
 from throttler.metrics import RateLimitMetrics
 from throttler.open_reservations import OpenReservations, ReservationKey

@@ -25,8 +25,7 @@ from throttler.core.lease_exchange import LeaseExchange
 from throttler.core.lease_loop import ANSWER_SECONDS, BEAT_SECONDS, SETTLE_SECONDS, Heartbeat, LeaseLoop, Message
 from throttler.core.leased_quota import RECALL_AGAIN, LeasedQuota, LeaseReply, LeaseRequest
 from throttler.core.pool_claims import PoolClaims
-from throttler.core.quota import QuotaAccount, QuotaDemand
-from throttler.core.windows import Counts
+from throttler.core.windows import Counts, QuotaAccount, QuotaDemand
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

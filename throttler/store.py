@@ -4,7 +4,7 @@ import asyncio
 from typing import Protocol
 
 from serving.rpc.server import Server
-from throttler.core.quota import QuotaDemand
+from throttler.core.windows import QuotaDemand
 
 SHARING = "shared-limits"  # the health service answers by this name whether limits are shared as configured
 

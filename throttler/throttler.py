@@ -16,8 +16,8 @@ from throttler.core.decider import Arrival, Decider, Permit, ThrottleState
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import FinishedInteraction
 from throttler.core.profiles import Expectation, Profiles
-from throttler.core.quota import QuotaDemand
-from throttler.core.throttle import Caller, LimitStatus, Rejected
+from throttler.core.throttle import Caller, Rejected
+from throttler.core.windows import LimitStatus, QuotaDemand
 from throttler.store import Store
 
 EXPIRY_SECONDS = 5.0

@@ -4,7 +4,10 @@ The output of a request depends only on prompt, seed and position, and a worker 
 A new attempt that receives the tokens generated so far therefore continues exactly where the lost attempt stopped.
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, ClassVar
 
 from fairlead.errors import Cancelled as CallerGone
@@ -12,7 +15,6 @@ from fairlead.errors import DeadlineExceeded, FairleadError, Unavailable, error_
 from fairlead.outcomes import Outcome
 from fairlead.token_ids import TOKEN_BYTES
 from gateway.core import call_events as events
-from gateway.core.attempts import MAX_ATTEMPTS, Attempts
 from gateway.core.call_commands import (
     Abort,
     Accepted,
@@ -27,6 +29,7 @@ from gateway.core.call_commands import (
     Submit,
     Withdraw,
 )
+from gateway.core.call_events import OutputChunk
 from gateway.core.call_states import (
     DECIDING,
     ENCODING,
@@ -40,10 +43,101 @@ from gateway.core.call_states import (
     TRANSITIONS,
     CallState,
 )
-from gateway.core.coalescer import Coalescer, OutputChunk
+
+MAX_ATTEMPTS = 3  # consecutive attempts without a token
+
+
+@dataclass(slots=True)
+class Attempts:
+    """The attempts of one request so far, and the rule for placing it again after it lost its worker.
+
+    `tried` are the instances that further attempts exclude: a restarted worker has a new instance.
+    """
+
+    number: int = 0
+    tried: list[str] = field(default_factory=list)
+    started: bool = False  # whether this attempt has entered a running batch
+    charged: bool = False  # whether any attempt has brought a token: then the call has paid for its prompt
+    _fruitless: int = 0  # attempts since the last token
+    _excused: list[str] = field(default_factory=list)  # instances; each can be excused once
+
+    def begin(self) -> None:
+        """Begin a new attempt, before the request is placed."""
+        self.number += 1
+        self._fruitless += 1
+        self.started = False
+
+    def advanced(self) -> None:
+        """Record that a token arrived."""
+        self._fruitless, self.charged = 0, True
+
+    def excuse(self) -> None:
+        """Do not count this attempt, which was lost after a stall of the gateway; at most once for each instance."""
+        if self.tried[-1] not in self._excused:
+            self._excused.append(self.tried.pop())
+            self._fruitless = max(0, self._fruitless - 1)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether a request that now loses its worker fails."""
+        return self._fruitless >= MAX_ATTEMPTS
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if the counts of attempts contradict each other."""
+        assert 0 <= self._fruitless <= min(self.number, MAX_ATTEMPTS), f"{self._fruitless} of {self.number} fruitless"
+        counted = self.number - len(self._excused)
+        assert len(self.tried) in (counted, counted - 1), f"{self.tried} tried in {counted} attempts that count"
+        assert self.charged or self._fruitless == counted, (
+            f"{self._fruitless} of {counted} fruitless, and no token came"
+        )
+
 
 # Seconds. The clocks of caller and gateway differ: a cancellation this close to the deadline counts as its expiry.
 DEADLINE_SLACK = 0.05
+
+
+def joined(chunks: Sequence[OutputChunk]) -> OutputChunk:
+    """Return consecutive chunks of one output as one chunk."""
+    if len(chunks) == 1:
+        return chunks[0]
+    return OutputChunk(
+        b"".join([chunk.token_ids for chunk in chunks]),
+        "".join([chunk.text for chunk in chunks]),
+        [*chain.from_iterable(chunk.logprobs for chunk in chunks)],
+        [*chain.from_iterable(chunk.prompt_logprobs for chunk in chunks)],
+    )
+
+
+class Coalescer:
+    """Holds the output that arrives while the caller takes an earlier message, which costs about 50 us for any tokens.
+
+    A message is one chunk as it came from the worker if the caller wants 1 token per message, otherwise everything that
+    is held: workers have gathered the tokens already.
+    """
+
+    def __init__(self, tokens_per_message: int) -> None:
+        self.tokens_per_message = tokens_per_message
+        self._held: deque[OutputChunk] = deque()
+        self.tokens = 0  # held
+
+    def __bool__(self) -> bool:
+        return bool(self._held)
+
+    def add(self, chunk: OutputChunk) -> None:
+        """Hold the next output."""
+        self._held.append(chunk)
+        self.tokens += len(chunk.token_ids) // TOKEN_BYTES
+
+    def take(self) -> OutputChunk:
+        """Remove and return the next message; something must be held."""
+        if self.tokens_per_message == 1:
+            chunk = self._held.popleft()
+            self.tokens -= len(chunk.token_ids) // TOKEN_BYTES
+            return chunk
+        chunk = joined(self._held)
+        self._held.clear()
+        self.tokens = 0
+        return chunk
 
 
 class IllegalEvent(Exception):
@@ -67,7 +161,7 @@ class CallMachine:
         self._deadline: float | None = None
         self._coalescer = Coalescer(tokens_per_message=1)
         self._generated: list[bytes] = []
-        self._sent_tokens = 0
+        self._sent_bytes = 0  # of packed token ids
         self._service_before = 0.0  # charge for earlier attempts, in cost units
         self._is_accepted = False  # whether the message Accepted was sent
         self._writing_since: float | None = None
@@ -77,6 +171,11 @@ class CallMachine:
     def held_tokens(self) -> int:
         """The number of tokens that the caller has not begun to take."""
         return self._coalescer.tokens
+
+    @property
+    def generated(self) -> bytes:
+        """The packed output of all attempts so far."""
+        return b"".join(self._generated)
 
     def handle(self, event: events.Event, now: float) -> Sequence[Command]:
         """Handle `event` and return the commands to execute in order; raise IllegalEvent without any change."""
@@ -111,9 +210,8 @@ class CallMachine:
 
     def _placed(self, placed: events.Placed, now: float) -> Sequence[Command]:
         self.state = QUEUED
-        self.attempts.placed(placed.instance)
-        attempts, generated = self.attempts, b"".join(self._generated)
-        return (Submit(attempts.number, generated, self.output_tokens, attempts.charged),)
+        self.attempts.tried.append(placed.instance)
+        return (Submit(),)
 
     def _failed(self, failed: events.Failed, now: float) -> Sequence[Command]:
         if self.state in (DECIDING, ENCODING, PLACING):
@@ -129,7 +227,7 @@ class CallMachine:
         if self.attempts.started:  # the worker has preempted the request and started it again
             return ()
         self.state = RUNNING
-        self.attempts.entered()
+        self.attempts.started = True
         self.service = self._service_before + started.service
         if not self.attempts.charged:
             self.cached_tokens = started.cached_tokens
@@ -184,7 +282,7 @@ class CallMachine:
         return message
 
     def _send_chunk(self, chunk: OutputChunk, now: float) -> Message:
-        self._sent_tokens += chunk.tokens
+        self._sent_bytes += len(chunk.token_ids)
         return self._send(chunk, now)
 
     def _conclude(self, conclusion: Finished | FairleadError, now: float) -> Sequence[Command]:
@@ -199,7 +297,7 @@ class CallMachine:
         assert conclusion is not None
         if isinstance(conclusion, Finished) and not self._coalescer:
             self.state, self.outcome = FINISHING, Outcome.COMPLETED
-            self._sent_tokens += last.tokens if last is not None else 0
+            self._sent_bytes += len(last.token_ids) if last is not None else 0
             return (self._send(Finished(last), now), End(None))
         if last is not None:
             return (self._send_chunk(last, now),)
@@ -276,8 +374,8 @@ class CallMachine:
         self.attempts.check_invariants()
         generated = sum(map(len, self._generated)) // TOKEN_BYTES
         assert generated == self.output_tokens, f"{generated} tokens kept, {self.output_tokens} counted"
-        held = self.held_tokens
-        assert self._sent_tokens + held == generated, f"{self._sent_tokens} sent and {held} held of {generated} tokens"
+        held, sent = self.held_tokens, self._sent_bytes // TOKEN_BYTES
+        assert sent + held == generated, f"{sent} sent and {held} held of {generated} tokens"
         is_over = self.state in (FINISHING, ENDED)
         assert (self.outcome is not None) == is_over, f"{self.state} with outcome {self.outcome}"
         assert self._service_before <= self.service, f"{self.service} charged, {self._service_before} before"

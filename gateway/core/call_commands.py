@@ -8,7 +8,7 @@ most one message is being written at a time.
 from dataclasses import dataclass
 
 from fairlead.errors import FairleadError
-from gateway.core.coalescer import OutputChunk
+from gateway.core.call_events import OutputChunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Send the attempt to the worker that was chosen last."""
-
-    attempt: int
-    generated: bytes  # packed output of earlier attempts; the output continues after it
-    output_tokens: int  # number of tokens in `generated`
-    charged: bool  # whether an earlier attempt brought a token, so that the prompt is charged
+    """Send the attempt to the worker that was chosen last; the output continues after what is generated already."""
 
 
 @dataclass(frozen=True, slots=True)

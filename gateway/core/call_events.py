@@ -3,11 +3,30 @@
 Times are in seconds of the clock that the driver passes as `now`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason, Outcome
-from gateway.core.coalescer import OutputChunk
+from fairlead.token_ids import TOKEN_BYTES
+
+TOKENS = 4  # per message, which workers gather
+
+
+class OutputChunk(NamedTuple):
+    """Output on its way from a worker to the caller. It is a tuple because one is made for every few tokens."""
+
+    token_ids: bytes  # packed
+    text: str = ""
+    logprobs: Sequence[object] = ()  # one per token, or none; this module does not read them
+    prompt_logprobs: Sequence[object] = ()  # those of the prompt, with the first token; or none
+    service: float = 0.0  # the worker's charge for the attempt so far, in cost units
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens; 0 for text that belongs to tokens sent earlier."""
+        return len(self.token_ids) // TOKEN_BYTES
 
 
 @dataclass(frozen=True, slots=True)

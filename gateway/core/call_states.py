@@ -23,12 +23,12 @@ from gateway.core.call_events import (
     Event,
     Failed,
     Lost,
+    OutputChunk,
     Placed,
     Started,
     Tick,
     Written,
 )
-from gateway.core.coalescer import OutputChunk
 
 
 class CallState(StrEnum):

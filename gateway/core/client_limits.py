@@ -8,9 +8,18 @@ never free.
 """
 
 from collections import Counter
+from collections.abc import Hashable
+from typing import Generic, TypeVar
 
-from fairlead.errors import ClientLimit, QueueFull
+from fairlead.errors import ClientLimit, QueueFull, error_for
 from serving.names import tenant_of
+from throttler.core.budget import BudgetDemand, TokenUse
+from throttler.core.decider import Arrival, Decider, Permit
+from throttler.core.interactions import FinishedInteraction
+from throttler.core.profiles import Expectation
+from throttler.core.throttle import Rejected
+from throttler.core.windows import QuotaDemand
+from throttler.core.working_sets import Context
 
 RETRY_SECONDS = 1.0
 RESERVED = 1 / 8  # part of all open calls that only protected calls may take
@@ -57,7 +66,7 @@ class DynamicThreshold:
         self.held += amount
         return True
 
-    def give_back(self, client: str, amount: int) -> None:
+    def remove(self, client: str, amount: int) -> None:
         """Count an amount no longer that the client took."""
         self.held -= amount
         for counter, name in ((self._of_client, client), (self._of_tenant, tenant_of(client))):
@@ -104,31 +113,99 @@ class OpenCallLimiter:
             raise QueueFull(f"{message}; max_streams={self._open.whole}", RETRY_SECONDS)
 
     def close(self, client: str) -> None:
-        self._open.give_back(client, 1)
+        """Release one open call of `client`."""
+        self._open.remove(client, 1)
 
     def check_invariants(self) -> None:
         self._open.check_invariants()
 
 
-class HeldBytesLimiter:
+class HeldBytesLimiter(DynamicThreshold):
     """The bytes that are held for all clients; `what` completes "bytes of" in the message of an error."""
 
     def __init__(self, total: int, what: str) -> None:
-        self._held = DynamicThreshold(total)
+        super().__init__(total)
         self._what = what
 
     def add(self, client: str, size: int) -> None:
         """Count `size` bytes more, above 0; raise ClientLimit if the client may not hold more now."""
-        held = self._held
-        if not held.take(client, size):
+        if not self.take(client, size):
             message = (
-                f"{held.held} bytes of {self._what}, {held.of_tenant(client)} of them of tenant "
-                f"{tenant_of(client)!r}, {held.of_client(client)} of this client"
+                f"{self.held} bytes of {self._what}, {self.of_tenant(client)} of them of tenant "
+                f"{tenant_of(client)!r}, {self.of_client(client)} of this client"
             )
-            raise ClientLimit(f"{message}; at most {held.whole}", RETRY_SECONDS)
+            raise ClientLimit(f"{message}; at most {self.whole}", RETRY_SECONDS)
 
-    def remove(self, client: str, size: int) -> None:
-        self._held.give_back(client, size)
+
+Call = TypeVar("Call", bound=Hashable)
+
+
+class CallAdmission(Generic[Call]):
+    """What admitted calls hold: a permit of the throttler, which decides first, and a place among the open calls.
+
+    A call with a permit is settled once, by `ended` or `withdrawn`; both do nothing for a call without one.
+    """
+
+    def __init__(self, decider: Decider, open_calls: OpenCallLimiter) -> None:
+        self._decider = decider
+        self._open_calls = open_calls
+        self._permits: dict[Call, Permit] = {}
+        # The names under which calls count; not of those that only the limit on open calls refused.
+        self._open: dict[Call, str] = {}
+
+    def admit(self, call: Call, arrival: Arrival, now: float) -> Permit | QuotaDemand | BudgetDemand:
+        """Admit a call; raise the FairleadError that refuses it.
+
+        A demand as the result is what the caller has to request of the other gateways before it asks again. A call
+        that has too many others open keeps its permit until it is withdrawn.
+        """
+        decision = self._decider.decide(arrival, now)
+        if isinstance(decision, QuotaDemand | BudgetDemand):
+            return decision
+        if isinstance(decision, Rejected):
+            raise error_for(decision.outcome, decision.message, retry_after=decision.retry_after)
+        self._permits[call] = decision
+        name = counted_as(arrival.caller.client, background=arrival.background)
+        self._open_calls.open(name, decision.protected)
+        self._open[call] = name
+        return decision
+
+    @property
+    def count(self) -> int:
+        """The number of admitted calls that are open; others may count towards the same limit."""
+        return len(self._open)
+
+    def permit(self, call: Call) -> Permit | None:
+        """Return the permit that a call holds, if it holds one."""
+        return self._permits.get(call)
+
+    def ended(
+        self, call: Call, used: TokenUse, needed: Expectation | None, now: float, context: Context | None = None
+    ) -> FinishedInteraction | None:
+        """Settle a call that was ready for a worker and has ended; return the interaction that closes with it.
+
+        `needed` are the tokens of the call, and `context` is what it leaves; None if it did not complete.
+        """
+        permit = self._release(call)
+        if permit is None:
+            return None
+        self._decider.budgets.settle(permit.reservation, used, now)
+        return self._decider.ended(permit, needed, now, context)
+
+    def withdrawn(self, call: Call, now: float) -> FinishedInteraction | None:
+        """Settle a call that ended before it was ready; it opens and ends no interaction. See Decider."""
+        permit = self._release(call)
+        return None if permit is None else self._decider.withdrawn(permit, now)
 
     def check_invariants(self) -> None:
-        self._held.check_invariants()
+        """Raise AssertionError when a limit, or what a call holds of it, is impossible."""
+        self._decider.check_invariants()
+        self._open_calls.check_invariants()
+        assert self._open.keys() <= self._permits.keys(), "a call is open and has no permit"
+        assert len(self._open) <= self._open_calls.count, f"{len(self._open)} open, {self._open_calls.count} counted"
+
+    def _release(self, call: Call) -> Permit | None:
+        name = self._open.pop(call, None)
+        if name is not None:
+            self._open_calls.close(name)
+        return self._permits.pop(call, None)

@@ -53,9 +53,13 @@ class ConnectionTable(Generic[Connection]):
         return victim
 
     def remove(self, connection: Connection) -> None:
-        self.hold(connection, 0)
-        self.use(connection)
-        entry = self._entries.pop(connection)
+        """Forget a connection that is gone."""
+        entry = self._entries[connection]
+        if entry.held:
+            self._set_held(connection, 0)
+        if entry.is_idle:
+            self.use(connection)
+        del self._entries[connection]
         _subtract(self._numbers, entry.address, 1)
 
     def use(self, connection: Connection) -> None:
@@ -67,13 +71,16 @@ class ConnectionTable(Generic[Connection]):
 
     def rest(self, connection: Connection, *, is_known: bool) -> None:
         """Note that the connection is idle; once known, because it has shown a key, it stays so."""
-        self.use(connection)
         entry = self._entries[connection]
+        if entry.is_idle:
+            self.use(connection)
         entry.is_idle, entry.is_known = True, entry.is_known or is_known
         self._queue(self._guests if entry.is_known else self._strangers, entry.address, connection)
 
     def hold(self, connection: Connection, size: int) -> list[Connection]:
         """Note that `size` bytes of the connection's input are unread. Return those that must give theirs up."""
+        if size == self._entries[connection].held:
+            return []
         self._set_held(connection, size)
         victims: list[Connection] = []
         while self._all_held > self._most_held:
@@ -97,8 +104,6 @@ class ConnectionTable(Generic[Connection]):
 
     def _set_held(self, connection: Connection, size: int) -> None:
         entry = self._entries[connection]
-        if size == entry.held:
-            return
         address = entry.address
         self._all_held += size - entry.held
         _subtract(self._held, address, entry.held - size)

@@ -11,8 +11,8 @@ import msgspec
 from fairlead.errors import FairleadError
 from fairlead.v1 import common_pb2
 from gateway.call import Call
-from gateway.core.coalescer import OutputChunk
-from gateway.http.session import Sender
+from gateway.core.call_events import OutputChunk
+from gateway.http.common_fields import Sender
 
 
 class Generation(NamedTuple):

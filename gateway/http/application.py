@@ -87,7 +87,7 @@ class HttpApplication:
             self._browsers.check_origin(request)
             if request.method == "POST":
                 check_media_type(request.headers)
-            await self._answer(request)
+            await self._answering(request)
         except FairleadError as error:
             await _refuse(request, error, note_refusal(error))
         except Exception:
@@ -97,12 +97,16 @@ class HttpApplication:
             else:
                 await _refuse(request, Internal("internal error of the gateway; see its log"), new_id())
 
-    async def _answer(self, request: HttpRequest) -> None:
+    def _answering(self, request: HttpRequest) -> Awaitable[None]:
+        """Return what answers a request; raises MethodNotAllowed."""
         api = self._responses.api(request.credentials) if request.path == RESPONSES else GENERATING.get(request.path)
         if api is not None:
             _check_method(request, "POST")
-            await GenerationHandler(api, request, self._admission, self._drive, self._bodies, self._held_outputs).run()
-            return
+            handler = GenerationHandler(api, request, self._admission, self._drive, self._bodies, self._held_outputs)
+            return handler.run()
+        return self._answer(request)
+
+    async def _answer(self, request: HttpRequest) -> None:
         count = self._counting.get(request.path)
         if count is not None:
             _check_method(request, "POST")

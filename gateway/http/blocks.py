@@ -7,8 +7,7 @@ import msgspec
 
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
-from gateway.http.chat_prompt import arguments_text
-from gateway.http.content import media_in, result_text, text_in
+from gateway.http.chat_prompt import arguments_text, media_in, result_text, text_in
 from gateway.http.mismatch import mismatch, within
 from gateway.validation import MAX_CALLED, MAX_MESSAGES, MAX_TOOLS, check_count, check_name
 

@@ -9,13 +9,13 @@ from msgspec import Meta
 from fairlead.errors import InvalidRequest
 from gateway.call import Call
 from gateway.http.api import Generation
-from gateway.http.chat_prompt import Message, chat_prompt
+from gateway.http.chat_prompt import Message, chat_prompt, media_in
 from gateway.http.choices import ChoicesAnswer, ChoicesFormat
+from gateway.http.common_fields import Maximum, bounded, drawn
 from gateway.http.decoding import check_supported, decode
 from gateway.http.logprobs import ChatLogprobs
 from gateway.http.parameters import HARMLESS, Alternatives, Parameters, Unsupported
 from gateway.http.parts_answer import PartsAnswer
-from gateway.http.sampling import Maximum, bounded, drawn
 from gateway.http.tools import ToolDefinition, custom_names, left_out_tools, tool_choice, tools_to_offer
 from gateway.validation import MAX_MESSAGES, needs_call
 
@@ -81,7 +81,8 @@ class ChatCompletionRequest(Parameters, kw_only=True):
         parts = [
             f"messages[{number}].content[{index}]"
             for number, message in enumerate(self.messages)
-            for index in message.left_out_parts
+            if message.role == "tool"
+            for index in media_in(message.content)  # of which the model is told no more than the type
         ]
         return [*super().left_out(granted), *left_out_tools(self.tools), *parts]
 

@@ -13,7 +13,7 @@ import msgspec
 from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason
 from gateway.call import Call
-from gateway.core.coalescer import OutputChunk
+from gateway.core.call_events import OutputChunk
 from gateway.http.dialect import OPENAI
 from gateway.http.logprobs import Logprobs, prompt_text
 from gateway.http.parameters import Parameters
@@ -104,7 +104,7 @@ class ChoicesAnswer:
                 "index": index,
                 **self._whole_choice(index, call, output),
                 "logprobs": None if self._logprobs is None else self._logprobs.report(output),
-                "stop_reason": _stop_reason(call),
+                "stop_reason": call.stop_string or None,  # as vLLM has it
             }
             for index, (call, output) in enumerate(zip(calls, outputs, strict=True))
         ]
@@ -119,7 +119,7 @@ class ChoicesAnswer:
     def _ended(self, choice: bytes, reason: bytes, call: Call) -> bytes:
         """Return the last chunk of a choice, which stands in it up to its log-probabilities."""
         tail = self._tail if self._counted is None else _with_usage(call, call.usage.output_tokens)
-        stop = msgspec.json.encode(_stop_reason(call))
+        stop = msgspec.json.encode(call.stop_string or None)
         return b'%s,"finish_reason":%s,"stop_reason":%s}]%s' % (choice, reason, stop, tail)
 
     def _usage_so_far(self, index: int, call: Call, chunk: OutputChunk) -> bytes:
@@ -161,14 +161,17 @@ class ChoicesAnswer:
         return self._prompts[index] if index in self._prompts else self._echo(index, NOTHING)
 
     def _usage(self, calls: Sequence[Call]) -> dict[str, Any]:
-        prompts = [call.usage for call in calls[:: self._choices]]
-        prompt_tokens = sum(usage.prompt_tokens for usage in prompts)
-        output_tokens = sum(call.usage.output_tokens for call in calls)
+        prompt_tokens = cached_tokens = output_tokens = 0
+        for index, call in enumerate(calls):
+            output_tokens += call.usage.output_tokens
+            if index % self._choices == 0:
+                prompt_tokens += call.usage.prompt_tokens
+                cached_tokens += call.usage.cached_tokens
         return {
             "prompt_tokens": prompt_tokens,
             "completion_tokens": output_tokens,
             "total_tokens": prompt_tokens + output_tokens,
-            "prompt_tokens_details": {"cached_tokens": sum(usage.cached_tokens for usage in prompts)},
+            "prompt_tokens_details": {"cached_tokens": cached_tokens},
         }
 
 
@@ -176,8 +179,3 @@ def _with_usage(call: Call, output_tokens: int) -> bytes:
     prompt = call.usage.prompt_tokens
     used = (prompt, output_tokens, prompt + output_tokens)
     return b',"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}}\n\n' % used
-
-
-def _stop_reason(call: Call) -> str | None:
-    """Return the stop string that ended the output, as vLLM has it."""
-    return call.stop_string or None

@@ -9,13 +9,13 @@ from fairlead.errors import InvalidRequest
 from fairlead.token_ids import pack_ids
 from fairlead.v1 import common_pb2
 from gateway.call import Call
-from gateway.core.coalescer import OutputChunk
+from gateway.core.call_events import OutputChunk
 from gateway.http.api import Generation
 from gateway.http.choices import ChoicesAnswer, ChoicesFormat
+from gateway.http.common_fields import Natural, drawn
 from gateway.http.decoding import check_supported, decode
 from gateway.http.logprobs import TextLogprobs
 from gateway.http.parameters import HARMLESS, MAX_CALLS, Alternatives, Parameters, Unsupported
-from gateway.http.sampling import Natural, drawn
 from serving.rpc.channel import MAX_REQUEST_BYTES
 
 HARMLESS_IN_TEXTS = {**HARMLESS, "add_special_tokens": (True,)}

@@ -10,10 +10,9 @@ from uvicorn.server import ServerState
 
 from fairlead.errors import FairleadError, InvalidRequest, QueueFull, Unavailable
 from gateway.core.connection_table import ConnectionTable
-from gateway.http.bounded_protocol import BoundedProtocol, complete_scope
-from gateway.http.cycle import HTTP_1_0, HttpCycle
 from gateway.http.dialect import refusal
 from gateway.http.errors import RequestTimeout
+from gateway.http.framing import HTTP_1_0, BoundedProtocol, HttpCycle, complete_scope
 from gateway.http.transport import GatheringTransport, ReaderLimit, address_of
 
 WRITING_SECONDS = 0.01
@@ -85,7 +84,8 @@ class HttpConnection(BoundedProtocol):
     def give_way(self) -> None:
         """End, because others need the place."""
         error = QueueFull("too many connections, or too much unread input", 1.0)
-        for cycle in self._waiting:
+        for cycle, _ in self.pipeline:
+            assert isinstance(cycle, HttpCycle)
             cycle.end_body(error)
         if self._is_answering or self.head:
             self._refuse(error)
@@ -213,10 +213,6 @@ class HttpConnection(BoundedProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     @property
-    def _waiting(self) -> list[HttpCycle]:
-        return [cycle for cycle, _ in self.pipeline if isinstance(cycle, HttpCycle)]
-
-    @property
     def _is_idle(self) -> bool:
         """Whether nothing is asked, and no part of a request has come."""
         return not self._is_answering and not self.head and (self.cycle is None or not self.cycle.more_body)
@@ -247,8 +243,9 @@ class HttpConnection(BoundedProtocol):
         """Count what has been received and not been read yet."""
         if self.lost.done():
             return
-        cycles = [*self._waiting, *([self._answering] if self._answering is not None else [])]
-        held = self.head + sum(len(cycle.body) for cycle in cycles)
+        held = self.head + (0 if self._answering is None else len(self._answering.body))
+        for cycle, _ in self.pipeline:
+            held += len(cycle.body)
         for victim in self._table.hold(self, held):
             victim.give_way()
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from fairlead.v1 import common_pb2
-from gateway.http.wishes import Level
+from gateway.http.common_fields import Level
 
 Schema = dict[str, Any] | bool
 

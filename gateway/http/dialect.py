@@ -154,7 +154,10 @@ DIALECTS: Sequence[tuple[str, Dialect]] = (
 
 def dialect_of(path: str) -> Dialect:
     """Return the dialect of `path` and of whatever lies below it."""
-    return next((dialect for begin, dialect in DIALECTS if path == begin or path.startswith(f"{begin}/")), OPENAI)
+    for begin, dialect in DIALECTS:
+        if path == begin or path.startswith(f"{begin}/"):
+            return dialect
+    return OPENAI
 
 
 class HttpRefusal(NamedTuple):

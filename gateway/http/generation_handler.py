@@ -1,6 +1,7 @@
 """One HTTP request that generates: its calls, from the first byte that is read to the last that is written."""
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -13,23 +14,22 @@ import msgspec
 from fairlead.errors import Cancelled, ClientLimit, FairleadError, InvalidRequest
 from fairlead.v1 import inference_pb2
 from gateway.admission import Admission
-from gateway.call import Call, CallRequest, Receive, new_call, predicted_wait
+from gateway.call import Call, Receive, new_call, predicted_wait
 from gateway.core.call_commands import Accepted, Finished, Message
+from gateway.core.call_events import OutputChunk
 from gateway.core.client_limits import HeldBytesLimiter
-from gateway.core.coalescer import OutputChunk
 from gateway.driver import CallDriver, CallerPort
-from gateway.http.answer_headers import MOST, left_out_header, limit_headers, unknown_fields
 from gateway.http.api import Answer, Api, Generation, ParsedRequest
 from gateway.http.asgi import Headers
+from gateway.http.decoding import unknown_fields
 from gateway.http.event_stream import EventStream
 from gateway.http.logprobs import TextToken
 from gateway.http.request import HttpRequest
 from gateway.tenants import Credentials
 from serving import interaction_header, service_tiers
-from serving.names import tenant_of
 from serving.rpc.message_body_limiter import MessageBodyLimiter
 from throttler.core.budgets import HEADER
-from throttler.core.throttle import Caller
+from throttler.core.windows import LimitStatus
 
 TEXT = 64  # bytes that a text takes beside its characters
 TOKEN = 128  # bytes that the log-probabilities of a token take beside their JSON
@@ -48,7 +48,7 @@ class CollectedOutput:
         self._texts.append(chunk.text)
         self._logprobs += chunk.logprobs
         self._prompt_logprobs += chunk.prompt_logprobs
-        return TEXT + len(chunk.text) + _size(chunk.logprobs) + _size(chunk.prompt_logprobs)
+        return TEXT + len(chunk.text) + _size((*chunk.logprobs, *chunk.prompt_logprobs))
 
     def whole(self) -> OutputChunk:
         """Return what is kept as one chunk, without token ids."""
@@ -69,7 +69,7 @@ class HttpCaller:
     def __init__(
         self,
         credentials: Credentials,
-        receive: Receive[CallRequest],
+        receive: Receive[inference_pb2.GenerateRequest],
         pass_on: Callable[[OutputChunk], bool],
         break_off: Callable[[FairleadError], None],
     ) -> None:
@@ -99,6 +99,9 @@ class HttpCaller:
         self._break_off(error)
 
 
+IGNORED = b"x-fairlead-ignored"
+MOST_IGNORED = 1024  # bytes of the header's value, but for the last mark
+_PLAIN = re.compile(r"[\w.\[\]-]{1,64}", re.ASCII)
 APP = "x-fairlead-app"
 STREAMING = "x-fairlead-streaming"
 TIMEOUT = "x-fairlead-timeout"
@@ -168,7 +171,7 @@ class GenerationHandler:
             if self._held:
                 self._held_outputs.remove(self._calls[0].client, self._held)
 
-    async def _generate(self, index: int, receive: Receive[CallRequest]) -> None:
+    async def _generate(self, index: int, receive: Receive[inference_pb2.GenerateRequest]) -> None:
         """Make one call; raises the FairleadError that it ends with, and then the others are cancelled."""
         call, credentials = self._calls[index], self._request.credentials
         if index and not credentials.request_id:  # so that the answer's id leads to all its calls in logs
@@ -188,7 +191,7 @@ class GenerationHandler:
         if caller.error is not None:
             raise caller.error
 
-    async def _receive(self) -> CallRequest:
+    async def _receive(self) -> inference_pb2.GenerateRequest:
         """Read the request, and begin the calls that it asks for beside the first."""
         body = await self._request.body(self._bodies)
         self._calls[0].body_bytes = len(body)
@@ -197,26 +200,28 @@ class GenerationHandler:
             self._calls[0].body_bytes += asked.stored_bytes
             await self._bodies.turns.turn(self._request.payer, asked.stored_bytes)
         first, *others = asked.generations()
-        request = self._call_request(asked, first)
-        self._unknown = [*islice(unknown_fields(body, asked.body_type), MOST)]
+        request = self._typed(self._calls[0], asked, first)
+        self._unknown = [*islice(unknown_fields(body, asked.body_type), MOST_IGNORED)]
         self._outputs = [CollectedOutput() for _ in range(1 + len(others))]
         if asked.is_streamed:
             self._stream = EventStream(self._request, self._headers)
             self._timer = self._loop.call_later(PING_SECONDS, self._ping, self._stream)
         for index, other in enumerate(others, 1):
-            self._begin(index, partial(self._call_request, asked, other))
+            self._begin(index, asked, other)
         return request
 
-    def _begin(self, index: int, make: Callable[[], CallRequest]) -> None:
+    def _begin(self, index: int, asked: ParsedRequest, generation: Generation) -> None:
         """Begin a further call. Its request is made when it is asked for: of a long prompt not all copies at once."""
-        self._calls.append(new_call(self._calls[0].deadline))
+        call = new_call(self._calls[0].deadline)
+        self._calls.append(call)
 
-        async def receive() -> CallRequest:
-            return make()
+        async def receive() -> inference_pb2.GenerateRequest:
+            return self._typed(call, asked, generation)
 
         self._group.create_task(self._generate(index, receive))
 
-    def _call_request(self, asked: ParsedRequest, generation: Generation) -> CallRequest:
+    def _typed(self, call: Call, asked: ParsedRequest, generation: Generation) -> inference_pb2.GenerateRequest:
+        """Return the request of a call as it is over gRPC, and set what such a request does not say."""
         headers = self._request.headers
         each_token = asked.is_streamed and (asked.counts_tokens or headers.get(STREAMING) == EACH_TOKEN)
         message = inference_pb2.GenerateRequest(
@@ -229,8 +234,9 @@ class GenerationHandler:
         )
         if interaction_header.HEADER in headers:
             message.interaction.CopyFrom(interaction_header.parse(headers[interaction_header.HEADER]))
-        user, session = asked.sender(headers)
-        return CallRequest(message=message, user=user, session=session, repeats_tool_calls=True, fills_context=True)
+        call.user, call.session = asked.sender(headers)
+        call.repeats_tool_calls = call.fills_context = True
+        return message
 
     def _pass_on(self, index: int, chunk: OutputChunk) -> bool:
         """Keep a chunk, or write it from where it arrived; return False if only the call's task can write it."""
@@ -295,13 +301,14 @@ class GenerationHandler:
         if call.interaction_token:
             headers.append(interaction_header.header_of(call.interaction, call.interaction_token))
         if call.client:
-            caller = Caller(tenant_of(call.client), call.client, call.app, call.key)
-            headers += limit_headers(b"requests", self._admission.limit_status(caller))
-            headers += limit_headers(b"tokens", self._admission.token_status(caller))
-            headers += [(name.encode(), value.encode()) for name, value in predicted_wait(call)]
+            in_calls, in_tokens = self._admission.limits(call)
+            headers += [*limit_headers(b"requests", in_calls), *limit_headers(b"tokens", in_tokens)]
+            for name, value in predicted_wait(call):
+                headers.append((name.encode(), value.encode()))
             if call.background:
                 headers.append((service_tiers.HEADER.encode(), service_tiers.FLEX.encode()))
-            headers += [(HEADER.encode(), warning.encode()) for warning in self._admission.budget_warnings(call)]
+            for warning in self._admission.budget_warnings(call):
+                headers.append((HEADER.encode(), warning.encode()))
         return headers
 
     def _ping(self, stream: EventStream) -> None:
@@ -338,3 +345,29 @@ def _number(request: HttpRequest, header: str) -> float:
     if not 0 < seconds < float("inf"):
         raise InvalidRequest(f"expected a number of seconds above 0, got {request.headers[header][:32]!a}", header)
     return seconds
+
+
+def left_out_header(fields: Iterable[str]) -> Headers:
+    """Return the header that lists `fields`, none if there are none; a name that is no plain text is shown as `?`."""
+    value = ""
+    for field in fields:
+        shown = field if _PLAIN.fullmatch(field) else "?"
+        value += f", {shown}" if value else shown
+        if len(value) > MOST_IGNORED:
+            value = f"{value[:MOST_IGNORED].rpartition(', ')[0]}, ..."
+            break
+    return [(IGNORED, value.encode())] if value else []
+
+
+def limit_headers(unit: bytes, status: LimitStatus | None) -> Headers:
+    """Return the limit in `unit` (requests or tokens), what remains of it, and the seconds until all of it does.
+
+    There are no headers without a limit.
+    """
+    if status is None:
+        return []
+    return [
+        (b"x-ratelimit-limit-" + unit, b"%d" % status.limit),
+        (b"x-ratelimit-remaining-" + unit, b"%d" % status.remaining),
+        (b"x-ratelimit-reset-" + unit, b"%.3fs" % status.reset),
+    ]

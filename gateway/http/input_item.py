@@ -7,8 +7,7 @@ import msgspec
 
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
-from gateway.http.chat_prompt import ROLES, arguments_text
-from gateway.http.content import MEDIA, TEXTS, Content, media_in, result_text, text_of
+from gateway.http.chat_prompt import MEDIA, ROLES, TEXTS, Content, arguments_text, media_in, result_text, text_of
 from gateway.http.response_tools import full_name
 from gateway.http.tools import custom_arguments
 from gateway.validation import MAX_CALLED, check_name

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, cast
 import msgspec
 
 from fairlead.v1 import common_pb2
-from gateway.core.coalescer import OutputChunk
+from gateway.core.call_events import OutputChunk
 
 UTF8 = codecs.getincrementaldecoder("utf-8")
 LEAST = -9999.0  # in place of minus infinity, which JSON does not have

@@ -10,7 +10,7 @@ from fairlead.outcomes import FinishReason
 from fairlead.output.events import AnswerText, Arguments, CallBegun, Part, Reasoning
 from fairlead.parsed_output import output_parser
 from gateway.call import Call
-from gateway.core.coalescer import OutputChunk
+from gateway.core.call_events import OutputChunk
 from gateway.http.dialect import ANTHROPIC
 from gateway.http.sse import named_event
 from serving.tool_arguments import arguments_object

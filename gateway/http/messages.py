@@ -10,13 +10,23 @@ from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.http.api import Generation
 from gateway.http.blocks import MessageBlocks, ToolChoice, ToolSchema, choice_of, left_out_tools, tools_after, tools_of
+from gateway.http.chat_prompt import Content, text_of
+from gateway.http.common_fields import (
+    Level,
+    Maximum,
+    Sampling,
+    Sender,
+    Wish,
+    ask,
+    bounded,
+    named_by,
+    session_of,
+    thinking,
+    without_effect,
+)
 from gateway.http.constraint import of_schema
-from gateway.http.content import Content, text_of
 from gateway.http.decoding import check_supported, decode
 from gateway.http.message_answer import EmptyAnswer, MessageAnswer
-from gateway.http.sampling import Maximum, Sampling, bounded
-from gateway.http.session import Sender, named_by, session_of
-from gateway.http.wishes import Level, Wish, ask, thinking, without_effect
 from gateway.validation import MAX_MESSAGES, needs_call
 
 

@@ -7,10 +7,18 @@ import msgspec
 
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
+from gateway.http.common_fields import (
+    Level,
+    Maximum,
+    Natural,
+    OpenAIRequest,
+    Wish,
+    effort,
+    thought,
+    verbosity,
+    without_effect,
+)
 from gateway.http.constraint import ChatSchemaFormat, JsonObjectFormat, Schema, TextFormat, of_schema
-from gateway.http.openai_request import OpenAIRequest
-from gateway.http.sampling import Maximum, Natural
-from gateway.http.wishes import Level, Wish, effort, thought, verbosity, without_effect
 from serving.constraint import check_choices
 from serving.sampling_params import MAX_LOGPROBS, check_biases
 
@@ -147,17 +155,21 @@ class Parameters(Unsupported, kw_only=True):
 
     def wishes(self) -> list[Wish]:
         """Return what the body wishes for."""
-        wishes = [
-            wish for field in THOUGHTS if (asked := getattr(self, field)) is not None for wish in thought(field, asked)
-        ]
-        wishes += [*effort("reasoning_effort", self.reasoning_effort), *verbosity("verbosity", self.verbosity)]
+        wishes: list[Wish] = []
+        for field in THOUGHTS:
+            if (asked := getattr(self, field)) is not None:
+                wishes += thought(field, asked)
+        if self.reasoning_effort is not None:
+            wishes.append(effort("reasoning_effort", self.reasoning_effort))
+        if self.verbosity is not None:
+            wishes.append(verbosity("verbosity", self.verbosity))
         if self.structured_outputs is not None and self.structured_outputs.disable_any_whitespace:
             wishes.append(Wish("structured_outputs.disable_any_whitespace"))
         return wishes if self.web_search_options is None else [*wishes, Wish("web_search_options")]
 
     def left_out(self, granted: Collection[str]) -> list[str]:
         """See ParsedRequest."""
-        return without_effect(self.wishes(), granted)
+        return without_effect(wishes, granted) if (wishes := self.wishes()) else []
 
     def sampling(self, form: Format | None) -> common_pb2.SamplingParams:
         """Return how tokens are chosen for an output of the format `form`, with OpenAI's defaults.

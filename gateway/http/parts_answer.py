@@ -13,7 +13,7 @@ from fairlead.output.events import AnswerText, Arguments, CallBegun, Part, Reaso
 from fairlead.output.parser import OutputParser
 from fairlead.parsed_output import output_parser
 from gateway.call import Call
-from gateway.core.coalescer import OutputChunk
+from gateway.core.call_events import OutputChunk
 from gateway.http.choices import GOES_ON, NOTHING, REASONS, ChoicesAnswer, ChoicesFormat
 from gateway.http.logprobs import Logprobs
 from gateway.http.parameters import Parameters

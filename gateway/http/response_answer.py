@@ -9,7 +9,7 @@ from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason
 from fairlead.v1 import common_pb2
 from gateway.call import Call
-from gateway.core.coalescer import OutputChunk
+from gateway.core.call_events import OutputChunk
 from gateway.http.dialect import OPENAI_RESPONSES
 from gateway.http.response_items import REASONING, SUMMARY, Event, ResponseItems
 from gateway.http.response_tools import ResponseTools

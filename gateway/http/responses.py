@@ -11,14 +11,13 @@ from gateway.call import Call
 from gateway.core.response_store import ResponseStore, StoredResponse
 from gateway.core.session_tree import Session
 from gateway.http.api import Api, Generation
+from gateway.http.common_fields import Sender, ask
 from gateway.http.errors import PreviousResponseNotFound, ResponseNotFound
 from gateway.http.input_item import REFERENCE, add_items
 from gateway.http.item_references import resolved
 from gateway.http.response_answer import ResponseAnswer, response_id
 from gateway.http.response_tools import ResponseTools
 from gateway.http.responses_request import ResponsesRequest, read
-from gateway.http.session import Sender
-from gateway.http.wishes import ask
 from gateway.tenants import CallerIdentity, Credentials
 
 SHOWN = 64  # characters of an unknown id that an error message shows

@@ -7,13 +7,11 @@ import msgspec
 
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
+from gateway.http.common_fields import Level, Maximum, OpenAIRequest, Wish, effort, verbosity, without_effect
 from gateway.http.constraint import JsonObjectFormat, SchemaFormat, TextFormat, TextOptions, of_schema
 from gateway.http.decoding import check_supported, decode
 from gateway.http.input_item import ADDITION, InputItem
-from gateway.http.openai_request import OpenAIRequest
 from gateway.http.response_tools import ResponseTool, ResponseTools
-from gateway.http.sampling import Maximum
-from gateway.http.wishes import Level, Wish, effort, verbosity, without_effect
 from gateway.validation import MAX_MESSAGES, needs_call
 
 
@@ -80,10 +78,10 @@ class ResponsesRequest(UnsupportedByResponses, kw_only=True):
     def wishes(self) -> list[Wish]:
         """Return what the body wishes for."""
         wishes: list[Wish] = []
-        if self.reasoning is not None:
-            wishes += effort("reasoning.effort", self.reasoning.effort)
-        if self.text is not None:
-            wishes += verbosity("text.verbosity", self.text.verbosity)
+        if self.reasoning is not None and self.reasoning.effort is not None:
+            wishes.append(effort("reasoning.effort", self.reasoning.effort))
+        if self.text is not None and self.text.verbosity is not None:
+            wishes.append(verbosity("text.verbosity", self.text.verbosity))
         if self.truncation not in (None, "disabled"):
             wishes.append(Wish("truncation"))
         if self.context_management:

@@ -12,8 +12,8 @@ from uvicorn.server import ServerState
 from fairlead.errors import Unavailable
 from gateway.core.connection_table import ConnectionTable
 from gateway.http.asgi import Receive, Scope, Send
-from gateway.http.bounded_protocol import MAX_HEAD
 from gateway.http.connection import HttpConnection
+from gateway.http.framing import MAX_HEAD
 from gateway.http.tls_handshake import MOST_HANDSHAKES, TlsHandshake
 from serving.config import ConfigError
 from serving.rpc.address import listening_hosts

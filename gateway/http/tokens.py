@@ -10,10 +10,10 @@ from fairlead.token_ids import pack_ids
 from fairlead.v1 import common_pb2, worker_pb2
 from gateway.http.api import Api
 from gateway.http.chat_prompt import Message, chat_prompt
+from gateway.http.common_fields import Natural
 from gateway.http.decoding import check_supported, decode
 from gateway.http.messages import conversation
 from gateway.http.request import HttpRequest
-from gateway.http.sampling import Natural
 from gateway.http.tools import ToolDefinition, tools_to_offer
 from gateway.tenants import Credentials
 from gateway.tokenization import Tokenization

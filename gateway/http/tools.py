@@ -124,6 +124,8 @@ def tools_to_offer(tools: Sequence[ToolDefinition] | None, choice: Any) -> list[
 
     Raises InvalidRequest for a tool without its definition, and for a choice of tools that are not there.
     """
+    if not tools and choice is None:
+        return []
     check_count(len(tools or ()), MAX_TOOLS, "tools", "tools")
     offered = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(tools or ()) if tool.type in RUN_BY_CALLERS]
     return list(tools_allowed(offered, choice, lambda tool: tool.called))
@@ -131,7 +133,9 @@ def tools_to_offer(tools: Sequence[ToolDefinition] | None, choice: Any) -> list[
 
 def left_out_tools(tools: Sequence[ToolDefinition] | None) -> list[str]:
     """Return the fields of the tools that OpenAI's servers run."""
-    return [f"tools[{index}]" for index, tool in enumerate(tools or ()) if tool.type not in RUN_BY_CALLERS]
+    if not tools:
+        return []
+    return [f"tools[{index}]" for index, tool in enumerate(tools) if tool.type not in RUN_BY_CALLERS]
 
 
 def custom_names(tools: Sequence[ToolDefinition] | None) -> frozenset[str]:
@@ -142,9 +146,11 @@ def custom_names(tools: Sequence[ToolDefinition] | None) -> frozenset[str]:
 def tool_choice(choice: Any, parallel: bool | None) -> common_pb2.ToolChoice:
     """Return which calls the model has to make, at most one unless they may be `parallel`; raise InvalidRequest."""
     single = parallel is False
+    if choice is None:
+        return common_pb2.ToolChoice(single=single)
     allowed = allowed_tools(choice)
     match choice if allowed is None else allowed.mode:
-        case None | "auto" | "none" | {"type": "auto" | "none"}:  # the latter as Anthropic's API has it
+        case "auto" | "none" | {"type": "auto" | "none"}:  # the latter as Anthropic's API has it
             return common_pb2.ToolChoice(single=single)
         case "required" | "any" | {"type": "required" | "any"}:
             return common_pb2.ToolChoice(required=True, single=single)

@@ -15,7 +15,7 @@ from serving.telemetry.records import CallRecord
 from serving.wire import served_models
 from throttler.core.budget import NANO
 from throttler.core.decider import ThrottleState
-from throttler.core.quota import QuotaAccount
+from throttler.core.windows import QuotaAccount
 
 NOW_SECONDS = 5.0
 MINUTE_SECONDS = 60.0

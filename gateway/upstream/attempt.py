@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.v1 import common_pb2, worker_pb2
-from gateway.core.call_events import Completed, Ended, Event, Started
-from gateway.core.coalescer import OutputChunk
+from gateway.core.call_events import Completed, Ended, Event, OutputChunk, Started
 
 AttemptKey = tuple[str, int]  # the request's id and the attempt's number
 
@@ -40,8 +40,8 @@ class Attempt:
     def output(self, messages: Sequence[worker_pb2.Tokens]) -> Iterable[OutputChunk]:
         """Yield the events that messages of tokens are, which came together; the last one has the service so far."""
         if self.is_joined and len(messages) > 1:
-            ids, text = b"".join([each.token_ids for each in messages]), "".join([each.text for each in messages])
-            yield OutputChunk(ids, text, service=messages[-1].service)
+            ids, text = map(attrgetter("token_ids"), messages), map(attrgetter("text"), messages)
+            yield OutputChunk(b"".join(ids), "".join(text), service=messages[-1].service)
             return
         for each in messages:
             if self.has_logprobs:

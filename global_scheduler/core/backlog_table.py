@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from global_scheduler.core.outstanding_table import slots
+from global_scheduler.core.fleet import slots
 from serving.bounded_client_map import MOST_IDLE, BoundedClientMap
 from serving.names import tenant_of
 

@@ -11,11 +11,10 @@ scheduler, and is booked then; so a standby has the same accounts as the leader.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from global_scheduler.core.block_index import BlockIndex
+from global_scheduler.core.block_index import BlockIndex, SlowerIndex
 from global_scheduler.core.fleet import Fleet, Member, WorkerIdentity, WorkerLoad
 from global_scheduler.core.overload import Overload
 from global_scheduler.core.policies import Candidates, RoutePolicy, RouteRequest
-from global_scheduler.core.slower_index import SlowerIndex
 from serving.blocks import BlockRun
 
 AttemptKey = tuple[str, int]  # request id, attempt

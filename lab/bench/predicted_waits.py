@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from statistics import fmean
 
-from gateway.core import call_commands as commands
 from gateway.core import call_events as events
 from gateway.core.start_predictor import CLOSE, SOON, CallWaits, is_close
 from lab.bench.machine import commit
@@ -30,7 +29,7 @@ from simulation.gateway import OpenCall, SimulatedGateway
 from simulation.prompts import output_run
 from simulation.spec import ClusterSpec, WorkerSpec
 from simulation.worker import SimulatedAttempt
-from throttler.core.quota import LocalQuota
+from throttler.core.windows import LocalQuota
 
 SECONDS = 30.0  # calls that arrive until then count
 PROMPT, OUTPUT = 500, 150  # mean numbers of tokens
@@ -93,11 +92,11 @@ class PredictingGateway(SimulatedGateway):
     awaited: tuple[SimulatedCall, int] | None  # in a future: the call, and where to write how long it waited
     submitted: Callable[[SimulatedCall], None]
 
-    def _submit(self, opened: OpenCall, submit: commands.Submit) -> None:
+    def _submit(self, opened: OpenCall) -> None:
         call, now = opened.call, self._clock.now
         self.results[call] = Wait(self.waits.waits(call.client, call.worker, str(call.number), now), now)
         self.results[call].starts = -self.starts
-        super()._submit(opened, submit)
+        super()._submit(opened)
         self.submitted(call)
 
     def _handle_for_attempt(self, attempt: SimulatedAttempt, event: events.Event) -> None:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 
 from local_worker.core.accounts.account import Account, Path
-from local_worker.core.accounts.charging import Charging
+from local_worker.core.accounts.service_ledger import Charging
 from local_worker.core.policies.protocol import ClassedPolicy, QueuePolicy
 from local_worker.core.policies.sliced_dlpm import SlicedDlpm
 from local_worker.core.request import Request

@@ -3,7 +3,7 @@ presence lemma holds (docs/fairness.md)."""
 
 from dataclasses import dataclass
 
-from global_scheduler.core.outstanding_table import slots
+from global_scheduler.core.fleet import slots
 from global_scheduler.core.policies import Candidates, RouteRequest
 from global_scheduler.core.policies.least_delay import RECOMPUTE, LeastDelay
 from serving.cost import WeightedTokens

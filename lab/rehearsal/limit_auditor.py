@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from lab.rehearsal.shared_limits import LeaseLink
 from simulation.spec import ClusterSpec
 from throttler.core.decider import Permit
-from throttler.core.quota import QuotaAccount
+from throttler.core.windows import QuotaAccount
 
 
 class LimitAuditor:

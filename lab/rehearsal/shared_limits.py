@@ -10,10 +10,9 @@ from simulation.spec import ClusterSpec
 from throttler.core.lease_exchange import LeaseExchange
 from throttler.core.lease_loop import ANSWER_SECONDS, BEAT_SECONDS, SETTLE_SECONDS, Heartbeat, LeaseLoop
 from throttler.core.leased_quota import LeasedQuota, LeaseReply, LeaseRequest
-from throttler.core.quota import QuotaAccount, QuotaDemand
 from throttler.core.quota_ledger import QuotaLedger
 from throttler.core.throttle import WINDOW_SECONDS
-from throttler.core.windows import Counts
+from throttler.core.windows import Counts, QuotaAccount, QuotaDemand
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from simulation.run_log import RunLog
 from simulation.spec import ClusterSpec
 from simulation.workload import Workload
 from throttler.core.leased_quota import LeasedQuota
-from throttler.core.quota import QuotaDemand
+from throttler.core.windows import QuotaDemand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,11 +16,11 @@ from itertools import count, repeat
 from operator import attrgetter
 
 from fairlead.outcomes import FinishReason
-from local_worker.core.batch import Batch, Entry, Slice, StepResult
+from local_worker.core.batch import Batch, Slice, StepResult
 from local_worker.core.class_turns import ClassTurns
 from local_worker.core.events import RequestTokens
 from local_worker.core.limits import AdmissionMode
-from local_worker.core.plan import InFlight, LateMasks, Plan, StepLoad, StepPace, behind, shares, slice_of
+from local_worker.core.plan import InFlight, LateMasks, Plan, StepLoad, StepPace, behind, entry_of, shares, slice_of
 from local_worker.core.policies.protocol import ClassedPolicy
 from local_worker.core.policies.sliced_dlpm import SlicedDlpm
 from local_worker.core.prefix_cache import PrefixCache
@@ -84,12 +84,9 @@ class Batcher:
             return None
         lengths = self._lengths(found, self._decode_run) if self._decode_run > 1 else ()
         requests, tokens = zip(*found, strict=True)
-        slices = tuple(map(slice_of, requests, tokens, map(self._in_flight.source, requests)))
-        again = self._late.take_back(requests)
-        entered = tuple(
-            [Entry(request.arrival, tuple(request.tokens), request.client) for request in (*admitted, *again)]
-        )
-        batch = Batch(slices, entered, tuple(self._left))
+        slices = tuple(map(slice_of, requests, tokens, repeat(self._in_flight.sources)))
+        entered = [*admitted, *self._late.take_back(requests)]
+        batch = Batch(slices, tuple(map(entry_of, entered)), tuple(self._left))
         self._left.clear()
         plan = Plan(batch, tuple(zip(requests, slices, strict=True)), tuple(admitted), lengths)
         self._in_flight.launched(plan)

@@ -86,24 +86,20 @@ class Delivery:
     def deliver(self, events: RequestEvents, now: float) -> RequestEvents:
         """Return `events` of a turn of the worker, with the tokens that leave now in place of those of the turn."""
         for tokens in events.tokens:
-            self._add(tokens, now)
+            held = self._open[tokens.request]
+            held.events.append(tokens)
+            held.tokens += len(tokens.tokens)
+            if held.wanted == 1:
+                self._urgent.append(held.take())
+                continue
+            self._waiting[tokens.request] = held
+            if held.tokens >= held.wanted:
+                self.due = now
+            elif self.due is None:
+                self.due = max(now, self._ticked_at + LATEST_SECONDS)
         for end in events.ended:
             self.close(end.request)
         return RequestEvents(events.accepted, events.started, events.computed, self.take(now), events.ended)
-
-    def _add(self, tokens: RequestTokens, now: float) -> None:
-        request = tokens.request
-        held = self._open[request]
-        held.events.append(tokens)
-        held.tokens += len(tokens.tokens)
-        if held.wanted == 1:
-            self._urgent.append(held.take())
-            return
-        self._waiting[request] = held
-        if held.tokens >= held.wanted:
-            self.due = now
-        elif self.due is None:
-            self.due = max(now, self._ticked_at + LATEST_SECONDS)
 
     def take(self, now: float) -> list[RequestTokens]:
         """Remove and return the output that leaves now, in the order in which each request generated it."""

@@ -7,6 +7,8 @@ an event holds what changes afterwards, and of its request only what cannot chan
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from operator import attrgetter
 from typing import NamedTuple
 
 from fairlead.outcomes import FinishReason, Outcome
@@ -188,10 +190,10 @@ def joined(tokens: Sequence[RequestTokens]) -> RequestTokens:
         return first
     return RequestTokens(
         first.request,
-        [token for each in tokens for token in each.tokens],
+        [*chain.from_iterable(map(attrgetter("tokens"), tokens))],
         last.finish,
-        [found for each in tokens for found in each.logprobs],
+        [*chain.from_iterable(map(attrgetter("logprobs"), tokens))],
         first.prompt_logprobs,
-        text="".join([each.text for each in tokens]),
+        text="".join(map(attrgetter("text"), tokens)),
         service=last.service,
     )

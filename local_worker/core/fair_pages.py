@@ -12,7 +12,7 @@ from itertools import islice
 from operator import attrgetter
 
 from local_worker.core.accounts.account import Path
-from local_worker.core.interaction_pages import InteractionPages
+from local_worker.core.client_pages import InteractionPages
 from local_worker.core.page_account import PAGE, ClientAccount, PageAccount, PageGroup, SharedPage
 from local_worker.core.page_report import EvictionCounts, PageReport, shares_of
 from local_worker.core.page_tree import PageTree

@@ -230,26 +230,23 @@ class WorkerMachine:
 
     def _advanced(self, advanced: RequestsAdvanced, now: float) -> None:
         for advance in advanced.advances:
-            self._advance(advance, now)
-
-    def _advance(self, advance: RequestTokens, now: float) -> None:
-        request, tokens, finish = advance.request, advance.tokens, advance.finish
-        if advance.failure:
-            self._end(request, now, Outcome.REJECTED_INVALID, message=advance.failure)
-            return
-        if request.first_token_at is None:
-            request.first_token_at = now
-            self._events.computed.append(request)
-        # A token that ends the output (end of sequence, a stop token) is reported but adds no text.
-        advance.text, stop = request.text.push(tokens[:-1] if finish is FinishReason.STOP else tokens)
-        advance.service = request.service
-        self._events.tokens.append(advance)
-        if stop:
-            if finish is None:
-                self.queue.abort(request)
-            self._end(request, now, Outcome.COMPLETED, FinishReason.STOP, stop_string=stop)
-        elif finish is not None:
-            self._end(request, now, Outcome.COMPLETED, finish, text=request.text.rest())
+            request, tokens, finish = advance.request, advance.tokens, advance.finish
+            if advance.failure:
+                self._end(request, now, Outcome.REJECTED_INVALID, message=advance.failure)
+                continue
+            if request.first_token_at is None:
+                request.first_token_at = now
+                self._events.computed.append(request)
+            # A token that ends the output (end of sequence, a stop token) is reported but adds no text.
+            advance.text, stop = request.text.push(tokens[:-1] if finish is FinishReason.STOP else tokens)
+            advance.service = request.service
+            self._events.tokens.append(advance)
+            if stop:
+                if finish is None:
+                    self.queue.abort(request)
+                self._end(request, now, Outcome.COMPLETED, FinishReason.STOP, stop_string=stop)
+            elif finish is not None:
+                self._end(request, now, Outcome.COMPLETED, finish, text=request.text.rest())
 
     def _failed(self, failed: RequestsFailed, now: float) -> None:
         for request in failed.requests:

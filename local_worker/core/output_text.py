@@ -55,21 +55,28 @@ class OutputText:
     ) -> None:
         """Begin an output, in whose next `min_tokens` tokens no stop string is looked for."""
         self._decoder = decoder
-        self._stops = StopStrings(stops, len(generated) + min_tokens if min_tokens else 0)
+        self._stops = StopStrings(stops, len(generated) + min_tokens if min_tokens else 0) if stops else None
         for token in generated:
-            self._stops.push(decoder.push(token))
+            text = decoder.push(token)
+            if self._stops is not None:
+                self._stops.push(text)
 
     def push(self, tokens: Sequence[int]) -> tuple[str, str]:
         released = ""
         for token in tokens:
-            text, stop = self._stops.push(self._decoder.push(token))
+            text = self._decoder.push(token)
+            if self._stops is not None:
+                text, stop = self._stops.push(text)
+                if stop:
+                    return released + text, stop
             released += text
-            if stop:
-                return released, stop
         return released, ""
 
     def rest(self) -> str:
-        text, stop = self._stops.push(self._decoder.flush())
+        rest = self._decoder.flush()
+        if self._stops is None:
+            return rest
+        text, stop = self._stops.push(rest)
         return text if stop else text + self._stops.flush()
 
     def token_bytes(self, token: int) -> bytes:
@@ -85,7 +92,7 @@ class StopStrings:
 
     def __init__(self, stops: tuple[str, ...], min_tokens: int = 0) -> None:
         self._stops = stops
-        self._exempt = min_tokens if stops else 0  # number of tokens whose text is not looked at
+        self._exempt = min_tokens  # number of tokens whose text is not looked at
         self._held = ""
 
     def push(self, text: str, tokens: int = 1) -> tuple[str, str]:
@@ -93,8 +100,6 @@ class StopStrings:
 
         Return the text that is released and the stop string that follows it, empty for none.
         """
-        if not self._stops:
-            return text, ""
         if self._exempt > 0:
             self._exempt -= tokens
             return text, ""
@@ -132,12 +137,13 @@ class EngineText:
     """
 
     def __init__(self, stops: tuple[str, ...], min_tokens: int = 0) -> None:
-        self._stops = StopStrings(stops, min_tokens)
+        self._stops = StopStrings(stops, min_tokens) if stops else None
         self._arrived = ""
 
     def resume(self, earlier: str) -> None:
         """Record the text of earlier attempts; the part that they held back is released with this attempt's."""
-        self._stops.push(earlier, tokens=0)
+        if self._stops is not None:
+            self._stops.push(earlier, tokens=0)
 
     def decoded(self, text: str) -> None:
         """Record text of the tokens that are pushed next."""
@@ -145,10 +151,10 @@ class EngineText:
 
     def push(self, tokens: Sequence[int]) -> tuple[str, str]:
         text, self._arrived = self._arrived, ""
-        return self._stops.push(text, len(tokens))
+        return (text, "") if self._stops is None else self._stops.push(text, len(tokens))
 
     def rest(self) -> str:
-        return self._stops.flush()
+        return "" if self._stops is None else self._stops.flush()
 
     def token_bytes(self, token: int) -> bytes:
         """Return no bytes: they are unknown, because an engine names tokens by their text."""

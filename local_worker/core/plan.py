@@ -2,10 +2,10 @@
 
 import math
 from collections import deque
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from local_worker.core.batch import Batch, Slice
+from local_worker.core.batch import Batch, Entry, Slice
 from local_worker.core.request import Request
 
 
@@ -69,9 +69,9 @@ def shares(running: Iterable[Request], budget: int) -> Iterator[tuple[Request, i
             budget -= tokens
 
 
-def slice_of(request: Request, tokens: int, source: int | None) -> Slice:
-    """Return the slice of the next `tokens` of `request`; `source` is described in Slice."""
-    start = request.computed
+def slice_of(request: Request, tokens: int, sources: Mapping[Request, int]) -> Slice:
+    """Return the slice of the next `tokens` of `request`; see InFlight for `sources`."""
+    start, source = request.computed, sources[request] if request.in_flight else None
     stop = start + tokens
     samples = stop == request.due
     return Slice(
@@ -91,12 +91,18 @@ def slice_of(request: Request, tokens: int, source: int | None) -> Slice:
     )
 
 
+def entry_of(request: Request) -> Entry:
+    """Return what an engine is told of a request that enters the running batch."""
+    return Entry(request.arrival, tuple(request.tokens), request.client)
+
+
 class InFlight:
     """The queue of plans in flight. It owns `Request.in_flight`, and sets `computed` to its value after the plan."""
 
     def __init__(self) -> None:
         self._plans: deque[Plan] = deque()  # oldest first
-        self._sources: dict[Request, int] = {}  # index of each request among the samples of the newest plan
+        # Index of each request among the samples of the newest plan: of its last token, if that is not known yet.
+        self.sources: dict[Request, int] = {}
 
     def __bool__(self) -> bool:
         return bool(self._plans)
@@ -111,7 +117,7 @@ class InFlight:
     def launched(self, plan: Plan) -> None:
         """Record `plan`, which the engine computes after all earlier plans."""
         self._plans.append(plan)
-        sources = self._sources = {}
+        sources = self.sources = {}
         for request, piece in plan.parts:
             request.computed = piece.stop
             if piece.samples:
@@ -123,12 +129,7 @@ class InFlight:
         for request, piece in self._plans.popleft().parts:
             request.in_flight -= piece.samples
         if not self._plans:
-            self._sources = {}  # an idle worker holds no request
-
-    def source(self, request: Request) -> int | None:
-        """Return the index of `request`'s last token among the samples of the newest plan; None when the token is
-        known."""
-        return self._sources[request] if request.in_flight else None
+            self.sources = {}  # an idle worker holds no request
 
     def check_invariants(self, running: Iterable[Request]) -> None:
         """Raise AssertionError unless the plans sample exactly the tokens that `running` has in flight."""
@@ -286,7 +287,7 @@ def _solved(products: Sequence[Sequence[float]], times: Sequence[float]) -> list
                 row[column] -= part * pivot[column]
     factors = [0.0] * size
     for place in reversed(range(size)):
-        known = sum(rows[place][column] * factors[column] for column in range(place + 1, size))
+        known = sum(map(float.__mul__, rows[place][place + 1 : size], factors[place + 1 :]))
         factors[place] = (rows[place][size] - known) / rows[place][place]
     return factors
 

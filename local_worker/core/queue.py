@@ -8,8 +8,7 @@ import heapq
 from typing import Generic, Protocol, TypeVar
 
 from fairlead.errors import TooLong
-from local_worker.core.accounts.charging import Charging
-from local_worker.core.accounts.service_ledger import ServiceLedger, ServiceRate
+from local_worker.core.accounts.service_ledger import Charging, ServiceLedger, ServiceRate
 from local_worker.core.block_cache import BlockCache
 from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.policies.protocol import ClassedPolicy, QueuePolicy

@@ -75,6 +75,7 @@ class Request:
     account: Account = field(init=False)  # at the end of its path (AccountTree)
     accounts: tuple[Account, ...] = field(init=False)  # its lineage; its client's account comes last (AccountTree)
     budget: int = field(init=False)  # largest possible number of tokens: the prompt and the whole output
+    is_exempt: bool = field(init=False)  # whether it is never dropped from the queue for another request
     is_penalised: bool = field(init=False)  # whether earlier tokens change the distribution of the next token
     # Whether the log-probabilities of the prompt are requested and neither this worker nor an earlier one has reported
     # them with the first token of the output: until then no step may skip a part of the prompt (Batcher).
@@ -82,13 +83,9 @@ class Request:
 
     def __post_init__(self) -> None:
         self.budget = self.prompt_tokens + self.sampling.max_tokens
+        self.is_exempt = self.in_interaction or self.seed_position > 0
         self.is_penalised = self.sampling.has_penalties
         self.scores_prompt = self.sampling.prompt_logprobs is not None and not self.seed_position
-
-    @property
-    def is_exempt(self) -> bool:
-        """Whether the request is never dropped from the queue for another one."""
-        return self.in_interaction or self.seed_position > 0
 
     @property
     def output_tokens(self) -> int:

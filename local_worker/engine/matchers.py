@@ -93,9 +93,11 @@ class Matchers:
         entered: dict[int, Entry] = {}
         for entry in batch.entered:
             former = self._running.get(entry.request)
-            if former is None or not former.is_late:  # what is late goes on
+            if former is not None and former.is_late:  # it goes on
+                continue
+            if former is not None:
                 self._forget(entry.request)
-                entered[entry.request] = entry
+            entered[entry.request] = entry
         for piece in batch.slices:
             if piece.sampling.constraint is None:
                 continue

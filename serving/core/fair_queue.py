@@ -13,6 +13,7 @@ of its clock that advances with real time. Costs are integers of any unit. It fo
 
 from collections import deque
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -58,7 +59,7 @@ class FairQueue(Generic[T]):
         if not self._queues:
             self._next_starts.clear()
             return None
-        self._clock = max(self._clock, min(queue.start for queue in self._queues.values()))
+        self._clock = max(self._clock, min(map(attrgetter("start"), self._queues.values())))
         client, queue = min(self._queues.items(), key=lambda entry: entry[1].finish)
         queue.start = queue.finish
         _, item = queue.items.popleft()

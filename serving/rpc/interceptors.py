@@ -8,6 +8,7 @@ import hmac
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from operator import methodcaller
 from typing import Any
 
 import grpc
@@ -31,6 +32,9 @@ OPEN_STREAMS = 1000
 
 Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler | None]]
 Receive = Callable[[grpc.aio.ServicerContext], Awaitable[Any]]  # returns the next message's bytes, or grpc.aio.EOF
+
+
+READ: Receive = methodcaller("read")
 
 
 async def only(receive: Receive, context: grpc.aio.ServicerContext) -> bytes:
@@ -127,10 +131,6 @@ def carries_one_of(secrets: Iterable[str], metadata: Iterable[tuple[str, str | b
     return isinstance(given, str) and any(hmac.compare_digest(given.encode(), secret.encode()) for secret in secrets)
 
 
-async def _read(context: grpc.aio.ServicerContext) -> Any:
-    return await context.read()
-
-
 async def _refuse(_: Any, context: grpc.aio.ServicerContext) -> None:
     await context.abort_with_status(REFUSAL)
 
@@ -163,7 +163,7 @@ class SecretInterceptor(grpc.aio.ServerInterceptor):
         secrets = self._secrets.get(service)
         if secrets is None:
             return handler
-        return incoming(handler, _read) if carries_one_of(secrets, details.invocation_metadata) else REFUSE
+        return incoming(handler, READ) if carries_one_of(secrets, details.invocation_metadata) else REFUSE
 
     async def _short(self, context: grpc.aio.ServicerContext) -> Any:
         data = await self._bodies.receive(context)

@@ -96,7 +96,8 @@ class MessageBodyLimiter:
         self._held[connection] -= 1
         if not self._held[connection]:
             del self._held[connection]
-        self._admit()
+        if self._queues:
+            self._admit()
 
     def _admit(self) -> None:
         """Give the free places to connections in turn."""

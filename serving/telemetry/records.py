@@ -63,11 +63,6 @@ class CallRecord:
         """Seconds from the call's arrival at the gateway to its end there."""
         return (self.finished - self.received) / 1e9
 
-    @property
-    def trace_name(self) -> tuple[str, str, str]:
-        """The key of the call's trace, which the calls of an interaction share; other calls have a trace each."""
-        return self.client, self.app, self.interaction or self.request_id
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InteractionRecord:
@@ -83,6 +78,7 @@ class InteractionRecord:
 
     @property
     def trace_name(self) -> tuple[str, str, str]:
+        """The key of the interaction's trace."""
         return self.client, self.app, self.interaction
 
 

@@ -76,8 +76,9 @@ class Traces:
         """Record a call that has ended. Unauthenticated calls are ignored: their number has no limit."""
         if not call.client:
             return
-        trace = self._traces.setdefault(call.trace_name, InteractionTrace())
-        self._traces.move_to_end(call.trace_name)
+        name = call.client, call.app, call.interaction or call.request_id  # other calls have a trace each
+        trace = self._traces.setdefault(name, InteractionTrace())
+        self._traces.move_to_end(name)
         if len(self._traces) > self._most:
             self._traces.popitem(last=False)
         trace.calls.append(call)

@@ -12,7 +12,7 @@ from itertools import islice
 
 from throttler.core.budget import BudgetAccount, BudgetWindow
 from throttler.core.budget_ledger import BudgetEntry, BudgetReply, BudgetRequest, entry_of
-from throttler.core.quota import QuotaAccount
+from throttler.core.windows import QuotaAccount
 
 ASK_AGAIN = 1 / 16  # of a window: the wait of a call that never fits
 SHORTEST_PATIENCE, LONGEST_PATIENCE = 0.05, 2.0  # seconds without requests for as much, after refusals in a row

@@ -19,7 +19,8 @@ from throttler.core.budget import MEASURES, Budget, BudgetAccount, BudgetDemand,
 from throttler.core.budget_accounts import BudgetAccounts
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.profiles import Profiles
-from throttler.core.throttle import Caller, LimitStatus, Rejected, tightest
+from throttler.core.throttle import Caller, Rejected, tightest
+from throttler.core.windows import LimitStatus
 
 UNITS = {"tokens": "tokens", "cost": "cost units", "money": "in money"}
 OUTCOMES = {"app": Outcome.THROTTLED_APP, "tenant": Outcome.THROTTLED_TENANT}  # of all others THROTTLED_USER
@@ -74,7 +75,7 @@ class Budgets:
     def configure(self, profiles: Profiles) -> None:
         """Apply new budgets from now on; what is booked stays booked."""
         self._profiles = profiles
-        self._are_set = profiles.has_budgets
+        self.are_set = profiles.has_budgets
         self._of_callers: dict[Caller, tuple[_Group, ...]] = {}
 
     def measured(
@@ -95,7 +96,7 @@ class Budgets:
         The output is what the app's profile expects, or else `max_tokens`. Of a call of which nothing is known, the
         tokens of a call whose norm is 1 are expected. Without any budget nothing is.
         """
-        if not self._are_set:
+        if not self.are_set:
             return UNRESERVED.use
         prior = self._profiles.app(app).prior(stage)
         if prior is not None:
@@ -122,8 +123,6 @@ class Budgets:
         `overloaded` means that rates hold as well, and `protects_from_rates` that they do so only for a time and refuse
         no protected call.
         """
-        if not self._are_set:
-            return None
         for group in self._groups(caller, interaction):
             if group.is_rate and not overloaded:
                 continue
@@ -159,7 +158,7 @@ class Budgets:
 
         A call that does not use rates counts towards the other budgets only.
         """
-        if not self._are_set:
+        if not self.are_set:
             return UNRESERVED._replace(is_protected=protected)
         bookings, is_protected = [], protected
         for group in self._groups(caller, interaction):
@@ -221,8 +220,7 @@ class Budgets:
         self.accounts.check_invariants()
 
     def _limits(self, caller: Caller, interaction: InteractionKey | None = None) -> Iterator[_Limit]:
-        if self._are_set:
-            yield from (limit for group in self._groups(caller, interaction) for limit in group.limits)
+        return (limit for group in self._groups(caller, interaction) for limit in group.limits)
 
     def _reset(self, limit: _Limit, now: float) -> float:
         return self.accounts.reset(limit.account, now)

@@ -15,8 +15,8 @@ from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import FinishedInteraction, Interactions
 from throttler.core.pool_claims import PoolClaims
 from throttler.core.profiles import Expectation, Profiles
-from throttler.core.quota import QuotaAccount, QuotaDemand
-from throttler.core.throttle import Admitted, Caller, Decision, LimitStatus, Rejected, ThrottleRule, tightest
+from throttler.core.throttle import Admitted, Caller, Decision, Rejected, ThrottleRule, tightest
+from throttler.core.windows import LimitStatus, QuotaAccount, QuotaDemand
 from throttler.core.working_sets import Context, PoolMemory, WorkingSets
 
 
@@ -75,6 +75,7 @@ class Decider:
         claims: PoolClaims | None = None,
     ) -> None:
         self._throttle = throttle
+        self._enforces = throttle.enforces(overloaded=True)  # whether there are limits at all
         self._interactions = interactions
         self._expectations = expectations
         self.budgets = budgets
@@ -104,7 +105,8 @@ class Decider:
         if key is not None and not continues and (lacking := self._refusal_by_memory(arrival, key, now)):
             return lacking
         use = self._expected_use(arrival, key, now)
-        if refusal := self._refusal_by_budgets(arrival, key, use, continues, now):
+        has_budgets = self._enforces and self.budgets.are_set
+        if has_budgets and (refusal := self._refusal_by_budgets(arrival, key, use, continues, now)):
             return refusal
         is_free = arrival.background and not self._throttle.enforces(overloaded=False)
         decision: Decision = Admitted(False)
@@ -131,15 +133,11 @@ class Decider:
 
         Nothing is counted.
         """
-        window = self._throttle.window
-        return tightest(
-            LimitStatus(limit, max(0, limit - window.used(key, now)), window.reset(key, now))
-            for key, limit in self._throttle.accounts(caller)
-        )
+        return tightest([self._throttle.window.status(each, now) for each in self._throttle.accounts(caller)])
 
     def token_status(self, caller: Caller, now: float) -> LimitStatus | None:
         """Return the same of budgets. Nothing is booked."""
-        return self.budgets.status(caller, now) if self._throttle.enforces(overloaded=True) else None
+        return self.budgets.status(caller, now) if self._enforces and self.budgets.are_set else None
 
     def state(self, now: float) -> ThrottleState:
         """Return what an operator sees of limits and interactions. O(accounts); nothing is counted."""
@@ -181,7 +179,7 @@ class Decider:
 
     def warnings(self, caller: Caller, interaction: InteractionKey | None, now: float) -> list[str]:
         """Return the budgets of which little is left; see Budgets."""
-        return self.budgets.warnings(caller, interaction, now) if self._throttle.enforces(overloaded=True) else []
+        return self.budgets.warnings(caller, interaction, now) if self._enforces and self.budgets.are_set else []
 
     def end_interaction(self, key: InteractionKey, token: bytes, now: float) -> FinishedInteraction | None:
         """End an interaction on the caller's request; return it if it closes now, without calls in flight."""
@@ -234,10 +232,8 @@ class Decider:
     def _refusal_by_budgets(
         self, arrival: Arrival, key: InteractionKey | None, use: TokenUse, continues: bool, now: float
     ) -> Rejected | BudgetDemand | None:
-        """Return how budgets refuse a call, where they hold; the call then counts towards its user's calls."""
+        """Return how budgets refuse a call; the call then counts towards its user's calls."""
         throttle = self._throttle
-        if not throttle.enforces(overloaded=True):
-            return None
         refusal = self.budgets.refusal(
             arrival.caller,
             use,

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from throttler.core.leased_quota import LeasedQuota, LeaseReply, LeaseRequest
-from throttler.core.quota import QuotaAccount, QuotaDemand
-from throttler.core.windows import Counts
+from throttler.core.windows import Counts, QuotaAccount, QuotaDemand
 
 
 class ExchangeEnd(NamedTuple):

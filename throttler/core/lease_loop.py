@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from throttler.core.lease_exchange import LeaseExchange
 from throttler.core.leased_quota import LeaseReply, LeaseRequest
-from throttler.core.quota import QuotaAccount, QuotaDemand
+from throttler.core.windows import QuotaAccount, QuotaDemand
 
 Waiter = TypeVar("Waiter")
 BEAT_SECONDS = 1.0  # between an answer to a heartbeat and the next one

@@ -18,7 +18,7 @@ window, however skewed the traffic is. Under steady traffic no gateway has to re
 
 from dataclasses import dataclass
 
-from throttler.core.quota import QuotaAccount
+from throttler.core.windows import QuotaAccount
 
 RECALL_AGAIN = 1 / 128  # of a window: the shortest time between two recalls of one account
 MOST_PATIENCE = 1 / 4  # of a window: the longest wait after refusals

@@ -9,11 +9,19 @@ is set, it holds for all calls of a tenant's users and apps together, and kappa 
 
 from collections.abc import Sequence
 
-from throttler.core.caller_limits import CallerLimit, LimitedCalls, call_caps, call_limits
 from throttler.core.profiles import Profiles
-from throttler.core.quota import Quota, QuotaAccount
-from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision, Rejected
-from throttler.core.windows import SlidingWindow, growable
+from throttler.core.throttle import (
+    WINDOW_SECONDS,
+    Admitted,
+    Caller,
+    CallerLimit,
+    Decision,
+    LimitedCalls,
+    Rejected,
+    call_caps,
+    call_limits,
+)
+from throttler.core.windows import Quota, QuotaAccount, SlidingWindow, growable
 
 
 class Oit(LimitedCalls):

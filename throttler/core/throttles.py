@@ -2,12 +2,19 @@
 
 from collections.abc import Callable, Sequence
 
-from throttler.core.caller_limits import LimitedCalls, call_limits
 from throttler.core.oit import Oit
 from throttler.core.profiles import Profiles
-from throttler.core.quota import LocalQuota, Quota, QuotaAccount
-from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision, Rejected, ThrottleRule
-from throttler.core.windows import FixedWindow, SlidingWindow, growable
+from throttler.core.throttle import (
+    WINDOW_SECONDS,
+    Admitted,
+    Caller,
+    Decision,
+    LimitedCalls,
+    Rejected,
+    ThrottleRule,
+    call_limits,
+)
+from throttler.core.windows import FixedWindow, LocalQuota, Quota, QuotaAccount, SlidingWindow, growable
 
 
 class Rpm(LimitedCalls):

@@ -7,9 +7,68 @@ in order of their last arrival; an account whose last arrival has left the windo
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from throttler.core.quota import Quota, QuotaAccount
+
+class QuotaAccount(NamedTuple):
+    """A counter of arrivals, or of amounts: its key, and how much all gateways together may admit per window."""
+
+    key: str
+    limit: int
+
+
+class QuotaDemand(NamedTuple):
+    """The quota that a call lacks: it needs `amount` of the account within this process's allowance."""
+
+    account: QuotaAccount
+    amount: int = 1
+
+
+class LimitStatus(NamedTuple):
+    """The rest of a limit: of `limit` calls or tokens in a window `remaining` at this gateway.
+
+    `reset` are the seconds until all of them remain again, unless calls arrive before.
+    """
+
+    limit: int
+    remaining: int
+    reset: float
+
+
+class Quota(Protocol):
+    """The allowance of one gateway, read before each decision and updated after each arrival.
+
+    `now` is in seconds and never decreases.
+    """
+
+    def allowance(self, account: QuotaAccount, now: float) -> int:
+        """Return how many arrivals per window this gateway may admit."""
+
+    def may_grow(self, account: QuotaAccount, used: int, now: float) -> bool:
+        """Return whether a request for more of the limit could succeed; `used` arrivals are counted in the window."""
+
+    def counted(self, account: QuotaAccount, used: int, now: float) -> None:
+        """Record that an arrival was counted, within the allowance or not; `used` includes it."""
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError with detail when the state is impossible."""
+
+
+class LocalQuota:
+    """The quota of a single gateway, which may use every limit alone. See Quota."""
+
+    def allowance(self, account: QuotaAccount, now: float) -> int:
+        return account.limit
+
+    def may_grow(self, account: QuotaAccount, used: int, now: float) -> bool:
+        return False
+
+    def counted(self, account: QuotaAccount, used: int, now: float) -> None:
+        """See Quota; there is nothing to record."""
+
+    def check_invariants(self) -> None:
+        """See Quota; there is no state."""
+
 
 ASK_AGAIN = 1 / 16  # of a window: the wait of a refused call when this gateway's allowance is 0
 
@@ -39,8 +98,8 @@ class Window(Counts, Protocol):
     def used(self, key: str, now: float) -> int:
         """Return the number of arrivals in the window that ends now, at most the limit."""
 
-    def reset(self, key: str, now: float) -> float:
-        """Return the seconds until no arrival that is counted now counts any more; 0 where none is."""
+    def status(self, account: QuotaAccount, now: float) -> LimitStatus:
+        """Return what is left of the account's limit."""
 
     def accounts(self) -> list[QuotaAccount]:
         """Return all accounts that have counted arrivals."""
@@ -100,8 +159,10 @@ class SlidingWindow:
             times.popleft()
         return len(times)
 
-    def reset(self, key: str, now: float) -> float:
-        return self._arrivals[key][-1] + self.seconds - now if self.used(key, now) else 0.0
+    def status(self, account: QuotaAccount, now: float) -> LimitStatus:
+        key, limit = account
+        used = self.used(key, now)
+        return LimitStatus(limit, max(0, limit - used), self._arrivals[key][-1] + self.seconds - now if used else 0.0)
 
     def accounts(self) -> list[QuotaAccount]:
         return [QuotaAccount(key, times.maxlen or 0) for key, times in self._arrivals.items()]
@@ -165,8 +226,10 @@ class FixedWindow:
             self._counts.clear()
         return self._counts[key][0] if key in self._counts else 0
 
-    def reset(self, key: str, now: float) -> float:
-        return (self._window + 1) * self.seconds - now if self.used(key, now) else 0.0
+    def status(self, account: QuotaAccount, now: float) -> LimitStatus:
+        key, limit = account
+        used = self.used(key, now)
+        return LimitStatus(limit, max(0, limit - used), (self._window + 1) * self.seconds - now if used else 0.0)
 
     def accounts(self) -> list[QuotaAccount]:
         return [QuotaAccount(key, limit) for key, (_, limit) in self._counts.items()]

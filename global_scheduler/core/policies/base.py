@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from global_scheduler.core.outstanding_table import OutstandingTable
+from global_scheduler.core.fleet import OutstandingTable
 from serving.bounded_client_map import MOST_IDLE
 from serving.cost import Cost
 

@@ -9,7 +9,7 @@ client's work waits at one worker while another has none of it does not depend o
 from collections.abc import Iterator, Sequence
 
 from global_scheduler.core.backlog_table import BacklogTable, RoutedBacklog
-from global_scheduler.core.outstanding_table import OutstandingTable, slots
+from global_scheduler.core.fleet import OutstandingTable, slots
 from global_scheduler.core.policies.base import Candidates, RoutePolicyConfig, RouteRequest
 
 # What computing a token anew costs, in computed tokens: it takes the worker's time, and the place of a cached token.

@@ -25,8 +25,8 @@ from throttler.core.leased_quota import JOINING, LeasedQuota
 from throttler.core.oit import Oit
 from throttler.core.pool_claims import PoolClaims
 from throttler.core.profiles import Profiles, RateLimits
-from throttler.core.quota import LocalQuota
 from throttler.core.throttle import Caller, ThrottleRule
+from throttler.core.windows import LocalQuota
 from throttler.redis_store import RedisStore
 from throttler.store import LocalStore, Store
 from throttler.throttler import Throttler

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from throttler.core.leased_quota import JOINING, LeasedQuota
-from throttler.core.quota import LocalQuota, QuotaAccount
 from throttler.core.quota_ledger import QuotaLedger
-from throttler.core.windows import SlidingWindow
+from throttler.core.windows import LocalQuota, QuotaAccount, SlidingWindow
 
 WINDOW = 60.0
 SYNC = 0.2

@@ -18,7 +18,7 @@ import uvicorn
 import uvloop
 
 from fairlead.v1 import inference_pb2, inference_pb2_grpc
-from gateway.core.coalescer import TOKENS as TOKENS_PER_CHUNK
+from gateway.core.call_events import TOKENS as TOKENS_PER_CHUNK
 from lab.bench.control_plane.job import TOKENS
 from serving.rpc.channel import SERVER_OPTIONS
 

@@ -18,13 +18,11 @@ import uvloop
 
 from cli.stack import Stack
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
-from gateway.core.call_events import Completed, Ended, Event
-from gateway.core.coalescer import TOKENS, OutputChunk
+from gateway.core.call_events import TOKENS, Completed, Ended, Event, OutputChunk
 from gateway.http.asgi import Receive, Scope, Send
 from gateway.http.server import HttpServer
 from gateway.upstream.schedulers import SchedulerLink
-from gateway.upstream.short_prompts import SHORT_PROMPT
-from gateway.upstream.workers import WorkerLinks
+from gateway.upstream.workers import SHORT_PROMPT, WorkerLinks
 from lab.bench.control_plane.bare import EVENT, HEADERS, running
 from serving.watched_cluster import WatchedCluster
 

@@ -24,8 +24,8 @@ from simulation.prompts import CHAIN_SEED, PromptSegments, digests_of
 from simulation.scheduler import make_dispatcher
 from simulation.spec import ADMISSIONS, ClusterSpec, WorkerSpec
 from throttler.core.profiles import Profiles
-from throttler.core.quota import LocalQuota
 from throttler.core.throttle import WINDOW_SECONDS, Caller
+from throttler.core.windows import LocalQuota
 
 COLUMNS = (
     "users",

@@ -23,8 +23,8 @@ from throttler.core.expectations import Expectations
 from throttler.core.interactions import Interactions
 from throttler.core.oit import Oit
 from throttler.core.profiles import Profiles, RateLimits
-from throttler.core.quota import LocalQuota
 from throttler.core.throttle import Caller
+from throttler.core.windows import LocalQuota
 from throttler.core.working_sets import Context
 
 USERS = 100

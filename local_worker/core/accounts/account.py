@@ -78,7 +78,8 @@ class Account:
         siblings, balance = self.siblings, self._balance
         if balance > 0 or self._refilled == siblings.rounds:
             return balance  # a round adds nothing to credit
-        return balance + min(siblings.rounds - self._refilled, siblings.rounds_needed(balance)) * siblings.quantum
+        needed = -balance // siblings.quantum + 1  # n_i, as in `rounds_needed`
+        return balance + min(siblings.rounds - self._refilled, needed) * siblings.quantum
 
     def is_at_most(self, micro: int) -> bool:
         """Return whether the balance is `micro` or less."""
@@ -95,8 +96,8 @@ class Account:
         rounds = siblings.rounds
         left = self._balance = (self._balance if self._refilled == rounds else self.balance) - micro
         self._refilled = rounds
-        if left <= 0:
-            siblings.owe(left)
+        if left <= 0 and (until := rounds * siblings.quantum - left) > siblings.debt_until:
+            siblings.debt_until = until
         return left
 
     def share(self, pages: int) -> int:
@@ -126,8 +127,8 @@ class Siblings:
 
     __slots__ = (
         "_by_queue",
-        "_debt_until",
         "_forgotten_until",
+        "debt_until",
         "hungry",
         "idle",
         "longest",
@@ -148,7 +149,7 @@ class Siblings:
         self.weights = 0  # sum of the weights of the members that have requests
         self.ranks = PriorityQueue()  # names of hungry members, in the order of the policy
         self.rounds = 0  # number of rounds of refills so far
-        self._debt_until = 0  # value of rounds * quantum at which every debt is paid
+        self.debt_until = 0  # value of rounds * quantum at which every debt is paid
         self._forgotten_until = 0  # value of rounds * quantum at which the largest forgotten debt is paid
         self.longest = 0  # the largest number of droppable requests of a member
         self._by_queue: dict[int, dict[Account, None]] = {}  # that number -> members, in the order of reaching it
@@ -162,24 +163,18 @@ class Siblings:
     @property
     def most_owed(self) -> int:
         """What the member deepest in debt owes at most, those that are forgotten included."""
-        return max(self._debt_until, self._forgotten_until) - self.rounds * self.quantum
+        return max(self.debt_until, self._forgotten_until) - self.rounds * self.quantum
 
     def rounds_needed(self, balance: int) -> int:
         """Return n_i, the number of rounds after which `balance` is positive; 0 or less if it is."""
         return -balance // self.quantum + 1
-
-    def owe(self, balance: int) -> None:
-        """Record that a member has the `balance` of 0 or less."""
-        until = self.rounds * self.quantum - balance
-        if until > self._debt_until:
-            self._debt_until = until
 
     def forgive(self) -> None:
         """Give every member in debt rounds until it has credit: nobody was hungry, so nobody was wronged by the debts.
 
         O(1) for any number of members.
         """
-        self.rounds = max(self.rounds, max(self._debt_until, self._forgotten_until) // self.quantum + 1)
+        self.rounds = max(self.rounds, max(self.debt_until, self._forgotten_until) // self.quantum + 1)
 
     def and_below(self) -> Iterator[Account]:
         """Iterate over the members and all below them."""

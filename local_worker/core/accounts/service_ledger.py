@@ -9,10 +9,62 @@ from itertools import combinations
 from typing import Generic, TypeVar
 
 from local_worker.core.accounts.account import Account, Siblings
-from local_worker.core.accounts.charging import Charging
 from local_worker.core.accounts.tree import AccountTree, ClassedAccounts
 from local_worker.core.request import Request
 from serving.cost import Cost, charge
+
+
+class Charging:
+    """The cost of a request's progress, in micro-units not divided by its weight.
+
+    Both the policies' accounts and the service ledger charge it.
+    """
+
+    def __init__(self, cost: Cost) -> None:
+        self._cost = cost
+        # The highest cost of one more token of a prompt. A constant part of the cost is charged with the last token.
+        self.most_per_token = max(cost.extend(2, 0) - cost.extend(1, 0), cost.extend(2, 2) - cost.extend(1, 1))
+
+    def extend(self, request: Request, tokens: int) -> int:
+        """Return the cost of computing the last `tokens` of the prompt.
+
+        The prompt tokens before them were cached. System messages come first in the prompt.
+        """
+        held = request.prompt_tokens - tokens
+        return self._cost.extend(tokens, min(tokens, max(0, request.system_tokens - held)))
+
+    def part(self, request: Request, start: int, stop: int) -> int:
+        """Return the cost of the prompt's positions `[start, stop)`; the costs of adjacent parts add up."""
+        length = request.prompt_tokens
+        return self.extend(request, length - start) - self.extend(request, length - stop)
+
+    def again(self, tokens: int) -> int:
+        """Return the cost of `tokens` that are computed once more, of the prompt or of the output."""
+        return self._cost.extend(tokens, 0)
+
+    def decode(self, request: Request, tokens: int) -> int:
+        """Return the cost of the last `tokens` that were generated."""
+        before = len(request.tokens) - request.prompt_tokens - tokens
+        return self._cost.decode(tokens, request.prompt_tokens, before)
+
+    def due(self, request: Request, tokens: int) -> int:
+        """Return the cost of the last `tokens` that were generated, without those that were charged ahead."""
+        before = len(request.tokens) - request.prompt_tokens - tokens
+        paid = request.reserved - before
+        if paid >= tokens:
+            return 0
+        if paid > 0:
+            return self.output(request, request.reserved, before + tokens)
+        return self._cost.decode(tokens, request.prompt_tokens, before)
+
+    def next_output(self, request: Request) -> int:
+        """Return the cost of the next output token."""
+        return self.output(request, request.output_tokens, request.output_tokens + 1)
+
+    def output(self, request: Request, start: int, stop: int) -> int:
+        """Return the cost of the output tokens `[start, stop)`, whether or not they are generated yet."""
+        return self._cost.decode(stop - start, request.prompt_tokens, start)
+
 
 C = TypeVar("C")
 
@@ -72,7 +124,7 @@ class ServiceLedger:
 
     def extended(self, request: Request, micro: int) -> None:
         """Count `micro` for a part of a prompt, computed in the name of `request`, as service."""
-        self._serve(request, micro, micro)
+        self._count(request, micro, micro)
 
     def recomputed(self, request: Request, tokens: int, micro: int) -> None:
         """Record that `tokens` of `request` are computed again, and count `micro` as withheld from others.
@@ -80,7 +132,7 @@ class ServiceLedger:
         These tokens are no service to the client, which did not cause the recomputation.
         """
         self.recomputed_tokens += tokens
-        self._withhold(request, micro)
+        self._count(request, 0, micro)
 
     def preempted(self, request: Request) -> None:
         """Record that `request` has left the running batch for the queue."""
@@ -91,7 +143,7 @@ class ServiceLedger:
     def generated(self, request: Request, tokens: int) -> None:
         """Count the last `tokens` output tokens of `request` as service."""
         micro = self._charging.decode(request, tokens)
-        self._serve(request, micro, self._charging.due(request, tokens) if request.reserved else micro)
+        self._count(request, micro, self._charging.due(request, tokens) if request.reserved else micro)
 
     def reserved(self, request: Request, ahead: range) -> None:
         """Count the output tokens `ahead`, for which `request` has room beyond its client's share, as service now.
@@ -99,11 +151,11 @@ class ServiceLedger:
         This room is withheld from other clients. The tokens do not count again when they are generated.
         """
         request.reserved = ahead.stop
-        self._withhold(request, self._charging.output(request, ahead.start, ahead.stop))
+        self._count(request, 0, self._charging.output(request, ahead.start, ahead.stop))
 
     def deferred(self, request: Request) -> None:
         """Count the place of `request` in a step in which it missed its token: others could have had it."""
-        self._withhold(request, self._charging.next_output(request))
+        self._count(request, 0, self._charging.next_output(request))
 
     def finished(self, request: Request) -> None:
         """Record that `request` has left the running batch."""
@@ -115,18 +167,14 @@ class ServiceLedger:
             gap.observe(hungry_service)
             self.worst_gap = max(self.worst_gap, gap.worst)
 
-    def _serve(self, request: Request, micro: int, due: int) -> None:
-        """Count `micro` as service, and `due`, the part not yet counted for fairness, over the weights."""
+    def _count(self, request: Request, micro: int, due: int) -> None:
+        """Count `micro` as service and, over the weights, `due`: what others could have had and was not counted yet."""
+        highest = charge(due, request.weight)
+        below = highest if request.user_weight == request.weight else charge(due, request.user_weight)
         request.service += micro
-        self.weighted += charge(micro, request.weight)
+        self.weighted += highest if micro == due else charge(micro, request.weight)
         for account in request.accounts:
             account.service += micro
-        self._withhold(request, due)
-
-    def _withhold(self, request: Request, micro: int) -> None:
-        highest = charge(micro, request.weight)
-        below = highest if request.user_weight == request.weight else charge(micro, request.user_weight)
-        for account in request.accounts:
             account.weighted += highest if account.is_highest else below
         self._changed[request.accounts[-1]] = None
 
@@ -150,11 +198,6 @@ class LiveGap(Generic[C]):
         # (f, g) -> the smallest and the largest value of service(f) - service(g) since both are hungry.
         self._leads: dict[tuple[C, C], tuple[int, int]] = {}
 
-    @property
-    def is_idle(self) -> bool:
-        """Return whether no client is watched."""
-        return not self._watched
-
     def watch(self, client: C) -> None:
         """Record that `client` is hungry; watch the client if fewer than `SAMPLED` are watched."""
         if len(self._watched) < SAMPLED:
@@ -168,7 +211,10 @@ class LiveGap(Generic[C]):
         """
         if not self._watched:
             return
-        now = {client: value for client in self._watched if (value := service(client)) is not None}
+        now: dict[C, int] = {}
+        for client in self._watched:
+            if (value := service(client)) is not None:
+                now[client] = value
         if len(now) < len(self._watched):
             self._watched = dict.fromkeys(now)
             self._leads = {pair: leads for pair, leads in self._leads.items() if pair[0] in now and pair[1] in now}
@@ -188,7 +234,7 @@ class SiblingGap(LiveGap[Account]):
 
     def watch(self, client: Account) -> None:
         """See LiveGap; an account that is no sibling of the watched ones is not watched."""
-        if self.is_idle:
+        if not self._watched:
             self._siblings = client.siblings
         if self._siblings is client.siblings:
             super().watch(client)

@@ -246,7 +246,7 @@ class AccountTree:
     def _close(self, request: Request) -> None:
         self._trim()
         for account in request.accounts:
-            if not account.requests:
+            if not (account.waiting or account.running):
                 account.siblings.weigh(account, 0)
                 account.siblings.idle[account] = None
 

@@ -19,7 +19,7 @@ the indexes that find the longest match (`prefix_match_queue`), and the form tha
 from collections.abc import Iterable, Sequence
 
 from local_worker.core.accounts.account import Account, Siblings
-from local_worker.core.accounts.charging import Charging
+from local_worker.core.accounts.service_ledger import Charging
 from local_worker.core.accounts.tree import AccountTree
 from local_worker.core.policies.prefix_match_queue import MissingBlockIndex, PrefixMatchQueue, RankKey
 from local_worker.core.policies.protocol import QueuePolicyConfig, StepBudget

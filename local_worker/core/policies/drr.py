@@ -7,7 +7,7 @@ client, so the prefix cache is used less. With a quantum below the cost of one t
 
 from collections.abc import Sequence
 
-from local_worker.core.accounts.charging import Charging
+from local_worker.core.accounts.service_ledger import Charging
 from local_worker.core.accounts.tree import FLAT, AccountTree
 from local_worker.core.policies.client_queues import ClientQueues
 from local_worker.core.policies.protocol import QueuePolicyConfig, StepBudget

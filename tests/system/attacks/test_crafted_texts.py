@@ -14,7 +14,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from fairlead.v1 import inference_pb2
-from gateway.http.session import HEADERS
+from gateway.http.common_fields import HEADERS
 from serving.rpc.channel import MAX_REQUEST_BYTES
 from tests.services import Process, Stack
 from tests.system.attacks.report import Memory, Report

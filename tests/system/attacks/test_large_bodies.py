@@ -14,7 +14,7 @@ import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from fairlead.v1 import inference_pb2
-from gateway.json_shape import MAX_ELEMENTS
+from gateway.http.decoding import MAX_ELEMENTS
 from serving.rpc.channel import MAX_REQUEST_BYTES
 from tests.services import Process, Stack
 from tests.system.attacks.large_bodies import CHAT_BEGIN, SPARE, bodies

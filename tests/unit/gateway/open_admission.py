@@ -1,8 +1,7 @@
 """Admission without keys and without limits, for tests of what follows it."""
 
 from gateway.admission import Admission
-from gateway.core.call_admission import CallAdmission
-from gateway.core.client_limits import HeldBytesLimiter, OpenCallLimiter
+from gateway.core.client_limits import CallAdmission, HeldBytesLimiter, OpenCallLimiter
 from gateway.interactions import CallInteractions
 from gateway.tenants import CACHE_SCOPES, Tenants
 from gateway.upstream.cluster import LONG_PROMPT, Cluster

@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.attempts import MAX_ATTEMPTS, Attempts
+from gateway.core.call import MAX_ATTEMPTS, Attempts
 from gateway.core.stall_detector import AFTERMATH_SECONDS, BEAT_SECONDS, LATE_SECONDS, StallDetector
 
 SAYS = st.lists(st.sampled_from(["entered", "advanced"]), max_size=3)
@@ -18,9 +18,12 @@ def test_given_up_after_three_attempts_without_a_token(lives: list[list[str]]) -
     for number, says in enumerate(lives, start=1):
         attempts.begin()
         assert not attempts.started
-        attempts.placed(f"worker-{number}")
+        attempts.tried.append(f"worker-{number}")
         for event in says:
-            getattr(attempts, event)()
+            if event == "entered":
+                attempts.started = True
+            else:
+                attempts.advanced()
         attempts.check_invariants()
         assert (attempts.number, attempts.started) == (number, "entered" in says)
         assert attempts.charged == any("advanced" in earlier for earlier in lives[:number])
@@ -35,13 +38,13 @@ def test_losses_while_the_gateway_was_stopped_count_once_for_each_worker() -> No
     attempts = Attempts()
     for worker in ("a", "b", "c", "a", "b"):
         attempts.begin()
-        attempts.placed(worker)
+        attempts.tried.append(worker)
         attempts.excuse()
         attempts.check_invariants()
     assert attempts.tried == ["a", "b"]
     assert not attempts.exhausted
     attempts.begin()
-    attempts.placed("c")
+    attempts.tried.append("c")
     attempts.excuse()
     assert attempts.exhausted
 
@@ -51,7 +54,7 @@ def test_an_excuse_takes_back_one_attempt_and_none_before_the_last_token() -> No
         attempts = Attempts()
         for number, fate in enumerate(before):
             attempts.begin()
-            attempts.placed(f"earlier-{number}")
+            attempts.tried.append(f"earlier-{number}")
             if fate == "token":
                 attempts.advanced()
         attempts.excuse()
@@ -59,7 +62,7 @@ def test_an_excuse_takes_back_one_attempt_and_none_before_the_last_token() -> No
         exhausted = []
         for number in range(left):
             attempts.begin()
-            attempts.placed(f"later-{number}")
+            attempts.tried.append(f"later-{number}")
             exhausted.append(attempts.exhausted)
         assert exhausted == [False] * (left - 1) + [True]
 
@@ -68,7 +71,7 @@ def test_an_instance_is_excused_once_wherever_others_were_tried_before() -> None
     attempts = Attempts()
     for instance in ("b", "a", "b"):
         attempts.begin()
-        attempts.placed(instance)
+        attempts.tried.append(instance)
         if instance == "b":
             attempts.excuse()
     assert attempts.tried == ["a", "b"]

@@ -13,8 +13,7 @@ from fairlead.errors import DeadlineExceeded, FairleadError, Internal, QueueFull
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.token_ids import pack_ids, unpack_ids
 from gateway.call import new_call
-from gateway.core.attempts import MAX_ATTEMPTS
-from gateway.core.call import DEADLINE_SLACK, CallMachine, IllegalEvent
+from gateway.core.call import DEADLINE_SLACK, MAX_ATTEMPTS, CallMachine, IllegalEvent
 from gateway.core.call_commands import (
     Abort,
     Accepted,
@@ -38,13 +37,13 @@ from gateway.core.call_events import (
     Event,
     Failed,
     Lost,
+    OutputChunk,
     Placed,
     Started,
     Tick,
     Written,
 )
 from gateway.core.call_states import EVENTS, TRANSITIONS, CallState
-from gateway.core.coalescer import OutputChunk
 
 READER_SECONDS = 5.0
 EXAMPLES: dict[type[Event], Event] = {
@@ -131,10 +130,10 @@ class CallHistories(RuleBasedStateMachine):
                 self.fruitless += 1
             case Submit():
                 self.at_worker = True
-                assert command.attempt == len(self.attempts)
-                assert unpack_ids(command.generated) == self.received
-                assert command.output_tokens == len(self.received)
-                assert command.charged == bool(self.received)
+                assert self.machine.attempts.number == len(self.attempts)
+                assert unpack_ids(self.machine.generated) == self.received
+                assert self.machine.output_tokens == len(self.received)
+                assert self.machine.attempts.charged == bool(self.received)
             case Abort():
                 assert self.at_worker
                 self.at_worker = False
@@ -372,7 +371,7 @@ def test_one_call_from_its_arrival_to_its_end() -> None:
     assert machine.handle(Arrived(), 0.0) == (Decide(),)
     assert machine.handle(Decided(), 0.1) == (Encode(),)
     assert machine.handle(Encoded(), 0.2) == (Place(1, ()),)
-    assert machine.handle(Placed("a1"), 0.3) == (Submit(1, b"", 0, charged=False),)
+    assert machine.handle(Placed("a1"), 0.3) == (Submit(),)
     assert machine.handle(Started(3, 5.0), 0.4) == (Accepted(),)
     assert machine.handle(OutputChunk(pack_ids([7]), "x", service=7.0), 0.5) == ()
     assert machine.handle(Written(), 0.6) == (OutputChunk(pack_ids([7]), "x", service=7.0),)

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.errors import ClientLimit, FairleadError, QueueFull, ThrottledUser
-from gateway.core.call_admission import CallAdmission
-from gateway.core.client_limits import OpenCallLimiter
+from gateway.core.client_limits import CallAdmission, OpenCallLimiter
 from serving.cost import WeightedTokens
 from tests.unit.throttler.named_budgets import budgets_of
 from throttler.core.budget import TokenUse
@@ -18,9 +17,9 @@ from throttler.core.decider import Arrival, Decider, Permit
 from throttler.core.expectations import Expectations
 from throttler.core.interactions import Interactions
 from throttler.core.profiles import Profiles, RateLimits
-from throttler.core.quota import LocalQuota
 from throttler.core.throttle import Caller
 from throttler.core.throttles import Rpm
+from throttler.core.windows import LocalQuota
 
 PER_MINUTE, PER_CLIENT = 6, 2
 CLIENTS = ("a", "b")

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.chat_digests import Turn, chat_digests
+from gateway.core.continued_chats import Turn, chat_digests
 
 KEY = b"of a cluster"
 TURNS = st.lists(

@@ -16,7 +16,7 @@ from fairlead.errors import FairleadError, Internal, Unavailable
 from fairlead.outcomes import Outcome
 from fairlead.prompt import as_prompt
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, scheduler_pb2_grpc, worker_pb2
-from gateway.call import Call, CallRequest
+from gateway.call import Call
 from gateway.call_log import CallLog
 from gateway.core.call_commands import Message
 from gateway.core.client_limits import HeldBytesLimiter
@@ -162,9 +162,9 @@ class SilentCaller:
 
     credentials = Credentials()
 
-    async def receive(self) -> CallRequest:
+    async def receive(self) -> inference_pb2.GenerateRequest:
         sampling = common_pb2.SamplingParams(max_tokens=4)
-        return CallRequest(message=inference_pb2.GenerateRequest(model="m", prompt=as_prompt("x"), sampling=sampling))
+        return inference_pb2.GenerateRequest(model="m", prompt=as_prompt("x"), sampling=sampling)
 
     def write(self, message: Message) -> bool:
         return False

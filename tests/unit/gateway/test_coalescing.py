@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.token_ids import pack_ids
-from gateway.core.coalescer import Coalescer, OutputChunk
+from gateway.core.call import Coalescer
+from gateway.core.call_events import OutputChunk
 
 ARRIVALS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["", "a", "bc"]), st.booleans()), max_size=12)
 

@@ -12,7 +12,7 @@ from fairlead.errors import InvalidRequest, TooLong
 from fairlead.prompt import as_chat, as_prompt
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc, scheduler_pb2, worker_pb2, worker_pb2_grpc
 from gateway.admission import Admission
-from gateway.call import Call, CallRequest
+from gateway.call import Call
 from gateway.call_log import CallLog
 from gateway.core.client_limits import HeldBytesLimiter
 from gateway.driver import CallDrivers
@@ -86,13 +86,13 @@ def admitted(
     )
     call = Call(request_id=user, deadline=None)
 
-    async def receive() -> CallRequest:
-        return CallRequest(message=request)
+    async def receive() -> inference_pb2.GenerateRequest:
+        return request
 
     async def work() -> worker_pb2.Submit:
         await admission.admit(call, receive, Credentials(user=user))
         await admission.prepare(call)
-        return call.request.submit
+        return call.submit
 
     return asyncio.create_task(work())
 

@@ -10,8 +10,7 @@ from fairlead.errors import Unavailable
 from fairlead.prompt import as_prompt
 from fairlead.token_ids import unpack_ids
 from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
-from gateway.upstream.short_prompts import SHORT_PROMPT
-from gateway.upstream.workers import WorkerLinks
+from gateway.upstream.workers import SHORT_PROMPT, WorkerLinks
 from local_worker.fair_executor import FairExecutor
 from local_worker.prompt_encoder import PromptEncoder
 from local_worker.service import TokenizerService

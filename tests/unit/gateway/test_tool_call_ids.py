@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.tool_call_ids import LENGTH, LOOKED_AT, NAME, ToolCallIds
+from gateway.core.continued_chats import LENGTH, LOOKED_AT, NAME, ToolCallIds
 from serving.names import MAX_NAME
 
 SECRET, FORMER = "a secret of the cluster", "the one before"

@@ -4,8 +4,7 @@ import pytest
 
 from fairlead.errors import InvalidRequest, Unavailable
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
-from gateway.json_shape import MAX_PARTS
-from gateway.validation import MAX_TOOLS, check_prompt, check_rendered, check_tools
+from gateway.validation import MAX_PARTS, MAX_TOOLS, check_prompt, check_rendered, check_tools
 
 LARGE = scheduler_pb2.ModelInfo(max_prompt_tokens=100_000)
 CALLED = common_pb2.ChatMessage(role="assistant", tool_calls=[common_pb2.ToolCall(name="f")])

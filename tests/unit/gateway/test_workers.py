@@ -9,8 +9,7 @@ import pytest
 from fairlead.errors import DeadlineExceeded, InvalidRequest, Unavailable
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
-from gateway.core.call_events import Completed, Ended, Event, Lost
-from gateway.core.coalescer import OutputChunk
+from gateway.core.call_events import Completed, Ended, Event, Lost, OutputChunk
 from gateway.upstream.workers import COMPARED, WorkerLinks
 from tests.unit.gateway.scripted_worker import SECRET, ScriptedWorker
 

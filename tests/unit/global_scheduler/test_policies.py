@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from global_scheduler.core.dispatcher import Dispatcher
-from global_scheduler.core.fleet import Member, WorkerLoad
-from global_scheduler.core.outstanding_table import OutstandingTable
+from global_scheduler.core.fleet import Member, OutstandingTable, WorkerLoad
 from global_scheduler.core.policies import RouteRequest
 from global_scheduler.core.policies.base import Candidates
 from global_scheduler.core.policies.per_client_round_robin import PerClientRoundRobin

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from global_scheduler.core.outstanding_table import UNITS, OutstandingTable, level, slots
+from global_scheduler.core.fleet import UNITS, OutstandingTable, level, slots
 
 LENGTHS, CAPACITIES = st.integers(0, 100_000), st.integers(1, 512)
 

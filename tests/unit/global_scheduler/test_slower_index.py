@@ -6,8 +6,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from global_scheduler.core.block_index import BlockIndex
-from global_scheduler.core.slower_index import WHOLE, SlowerIndex
+from global_scheduler.core.block_index import WHOLE, BlockIndex, SlowerIndex
 from serving.blocks import Link, pack_digests, runs
 from serving.kv_events.core.tiers import DEVICE, DISK, HOST, LOADING, TIERS
 from tests.unit.global_scheduler.driving import dispatcher, placed, request

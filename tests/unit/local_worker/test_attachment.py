@@ -130,7 +130,8 @@ async def test_pickers_behind_a_name_are_attached_to_as_they_come_and_go(monkeyp
             assert (await second.reports.get()).hello.worker == "w"
             update = WorkerUpdate(events=RequestEvents([accepted("a")]))
             snapshot.deliver(update)
-            attachments.deliver(update)
+            for attachment in attachments.all:
+                attachment.deliver(update)
             for listener in (first, second):
                 while not (report := await listener.reports.get()).progress.accepted:
                     pass

@@ -57,8 +57,10 @@ def grammar(
 ) -> Constraint | None:
     """What an answer in the format `name` has to be; with Mistral's, a special token stands for its marker."""
     chat = Chat((ChatMessage("user", "?"),), tools=tuple(tools), choice=choice, strict=strict)
+    if not chat.promises_calls:
+        return None
     text = call_grammar(chat, OutputFormat(name, reasoning, in_reasoning), MARKER if name == "mistral" else None)
-    return Constraint(CALLS, (text,)) if text else None
+    return Constraint(CALLS, (text,))
 
 
 def ids(text: str, name: str) -> list[int]:

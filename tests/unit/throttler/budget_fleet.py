@@ -15,8 +15,8 @@ from throttler.core.decider import Decider
 from throttler.core.expectations import Expectations
 from throttler.core.interactions import Interactions
 from throttler.core.profiles import Profiles
-from throttler.core.quota import LocalQuota
 from throttler.core.throttles import Rpm
+from throttler.core.windows import LocalQuota
 from throttler.store import LocalStore
 from throttler.throttler import Throttler
 

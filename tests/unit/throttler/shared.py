@@ -21,10 +21,9 @@ from throttler.core.leased_quota import LeasedQuota
 from throttler.core.oit import Oit
 from throttler.core.pool_claims import PoolClaims
 from throttler.core.profiles import Profiles
-from throttler.core.quota import QuotaAccount, QuotaDemand
 from throttler.core.quota_ledger import QuotaLedger
 from throttler.core.throttle import Caller
-from throttler.core.windows import Counts
+from throttler.core.windows import Counts, QuotaAccount, QuotaDemand
 from throttler.redis_store import RedisStore
 from throttler.store import Store
 from throttler.throttler import Throttler

@@ -19,9 +19,9 @@ from throttler.core.expectations import Expectations
 from throttler.core.interactions import Interactions
 from throttler.core.oit import Oit
 from throttler.core.profiles import AppProfile, Expectation, Profiles, RateLimits
-from throttler.core.quota import LocalQuota, QuotaAccount
-from throttler.core.throttle import Caller, LimitStatus, Rejected
+from throttler.core.throttle import Caller, Rejected
 from throttler.core.throttles import THROTTLES
+from throttler.core.windows import LimitStatus, LocalQuota, QuotaAccount
 
 MANY = 1_000_000
 LIMITS = RateLimits(

@@ -24,10 +24,10 @@ from throttler.core.interactions import FinishedInteraction, Interactions
 from throttler.core.leased_quota import LeasedQuota
 from throttler.core.oit import Oit
 from throttler.core.profiles import AppProfile, Expectation, Profiles, RateLimits
-from throttler.core.quota import LocalQuota, Quota, QuotaAccount, QuotaDemand
 from throttler.core.quota_ledger import QuotaLedger
-from throttler.core.throttle import Caller, LimitStatus, Rejected
+from throttler.core.throttle import Caller, Rejected
 from throttler.core.throttles import Rpm, Unlimited
+from throttler.core.windows import LimitStatus, LocalQuota, Quota, QuotaAccount, QuotaDemand
 
 LIMITS = RateLimits(
     user_per_minute=3, app_per_minute=3, tenant_per_minute=4, kappa=2, max_calls=3, idle_ttl=20.0, max_age=50.0

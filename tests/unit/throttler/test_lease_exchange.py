@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from throttler.core.lease_exchange import LeaseExchange
 from throttler.core.leased_quota import LeasedQuota, LeaseReply, LeaseRequest
-from throttler.core.quota import QuotaAccount, QuotaDemand
-from throttler.core.windows import SlidingWindow
+from throttler.core.windows import QuotaAccount, QuotaDemand, SlidingWindow
 
 SECONDS = 64.0
 SETTLE = 3.0

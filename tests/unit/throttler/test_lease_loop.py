@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from throttler.core.lease_exchange import LeaseExchange
 from throttler.core.lease_loop import RECALL_SECONDS, REPORTS, Heartbeat, LeaseLoop, Message
 from throttler.core.leased_quota import LeasedQuota, LeaseReply
-from throttler.core.quota import QuotaAccount, QuotaDemand
-from throttler.core.windows import SlidingWindow
+from throttler.core.windows import QuotaAccount, QuotaDemand, SlidingWindow
 
 SECONDS, BEAT, SETTLE = 64.0, 1.0, 3.0
 ACCOUNTS = [QuotaAccount("user:a", 4), QuotaAccount("user:b", 20)]

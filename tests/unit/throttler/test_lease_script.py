@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.redis_server import RedisServer
 from throttler import lease_script as script
 from throttler.core.leased_quota import RECALL_AGAIN, LeaseReply, LeaseRequest
-from throttler.core.quota import QuotaAccount
 from throttler.core.quota_ledger import QuotaLedger
+from throttler.core.windows import QuotaAccount
 
 WINDOW = 1600
 # The script's clock, as the test says.

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from throttler.core.leased_quota import FORGETTING, MOST_PATIENCE, RECALL_AGAIN, LeasedQuota, LeaseReply, LeaseRequest
-from throttler.core.quota import QuotaAccount
 from throttler.core.quota_ledger import QuotaLedger
-from throttler.core.windows import FixedWindow, SlidingWindow
+from throttler.core.windows import FixedWindow, QuotaAccount, SlidingWindow
 
 SECONDS = 64.0
 LIMIT = 20

@@ -11,9 +11,9 @@ from fairlead.outcomes import Outcome
 from throttler.core.leased_quota import LeasedQuota, LeaseReply
 from throttler.core.oit import Oit
 from throttler.core.profiles import AppProfile, Profiles, RateLimits
-from throttler.core.quota import LocalQuota, QuotaAccount
 from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision, Rejected, ThrottleRule
 from throttler.core.throttles import THROTTLES, Rpm
+from throttler.core.windows import LocalQuota, QuotaAccount
 
 LIMITS = RateLimits(user_per_minute=3, app_per_minute=5, tenant_per_minute=7, kappa=2)
 PROFILES = Profiles(limits=LIMITS)

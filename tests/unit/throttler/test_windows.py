@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from throttler.core.leased_quota import LeasedQuota, LeaseReply
-from throttler.core.quota import LocalQuota, QuotaAccount
-from throttler.core.windows import FixedWindow, SlidingWindow
+from throttler.core.windows import FixedWindow, LimitStatus, LocalQuota, QuotaAccount, SlidingWindow
 
 PAUSES = st.sampled_from((0, 1, 10, 20, 25))  # seconds, which often add up to the length of a window
 ARRIVALS = st.lists(st.tuples(st.sampled_from("abc"), PAUSES), max_size=60)
@@ -32,7 +31,10 @@ def test_agrees_with_counting_every_arrival(arrivals: list[tuple[str, int]], lim
                 exhausted[QuotaAccount(name, limit)] = times[-limit] + 60 - now
         assert window.exhausted(float(now)) == exhausted
         for name in "abc":  # when none of its arrivals is left, and not before
-            assert window.reset(name, float(now)) == max(0, last.get(name, -60) + 60 - now)
+            status = window.status(QuotaAccount(name, limit), float(now))
+            count = len([when for who, when in history if who == name and when > now - 60])
+            reset = max(0, last.get(name, -60) + 60 - now)
+            assert status == LimitStatus(limit, max(0, limit - count), reset)
         if wait:  # after `wait` there is room for one more, half a second sooner there is not
             assert len([when for when in recent if when > now + wait - 60]) < limit
             assert len([when for when in recent if when > now + wait - 0.5 - 60]) >= limit
@@ -70,7 +72,8 @@ def test_fixed_windows_begin_at_multiples_of_their_length(arrivals: list[tuple[s
         for name in "abc":
             count = sum(who == name and when // 60 == now // 60 for who, when in history)
             assert window.used(name, float(now)) == min(count, limit)
-            assert window.reset(name, float(now)) == (left if count else 0)
+            status = window.status(QuotaAccount(name, limit), float(now))
+            assert status == LimitStatus(limit, max(0, limit - count), left if count else 0)
         count = sum(who == key and when // 60 == now // 60 for who, when in history)
         assert wait == (left if count > limit else 0)
 

@@ -23,9 +23,9 @@ from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import Interactions
 from throttler.core.memory_parts import FIRST_AFTER
 from throttler.core.profiles import Profiles, RateLimits
-from throttler.core.quota import LocalQuota
 from throttler.core.throttle import Caller, Rejected
 from throttler.core.throttles import THROTTLES
+from throttler.core.windows import LocalQuota
 from throttler.core.working_sets import (
     GROUP,
     GROWTH_SECONDS,

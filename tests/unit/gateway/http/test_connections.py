@@ -9,7 +9,7 @@ import pytest
 
 from gateway.http import server
 from gateway.http.asgi import Receive, Scope, Send
-from gateway.http.bounded_protocol import MAX_HEAD
+from gateway.http.framing import MAX_HEAD
 from gateway.http.request import HttpRequest
 from gateway.http.server import HttpServer
 from tests.services import Process

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.http.bounded_protocol import MAX_HEAD
+from gateway.http.framing import MAX_HEAD
 from serving.rpc.channel import MAX_REQUEST_BYTES
 from tests.services import Process, eventually
 from tests.unit.gateway.http.http_client import CHAT, TEXT, HttpClient

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from fairlead.v1 import common_pb2
-from gateway.core.coalescer import OutputChunk
+from gateway.core.call_events import OutputChunk
 from gateway.http.logprobs import LEAST, ChatLogprobs, Logprobs, TextLogprobs
 from tests.unit.gateway.http.http_client import CHAT, HELLO, TEXT, HttpClient
 

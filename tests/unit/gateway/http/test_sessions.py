@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from gateway.core.continued_chats import ToolCallIds
 from gateway.core.session_tree import Session
-from gateway.core.tool_call_ids import ToolCallIds
-from gateway.http.session import HEADERS, session_of
+from gateway.http.common_fields import HEADERS, session_of
 from serving.interaction_header import HEADER, parse
 from serving.names import MAX_NAME
 from tests.services import SECRET, Process, Stack, eventually

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.core.session_tree import Session
 from gateway.http.chat_completions import chat_completions
-from gateway.http.session import MAX_USER_ID, UserId, named_by, parse_user_id
+from gateway.http.common_fields import MAX_USER_ID, UserId, named_by, parse_user_id
 from tests.services import Process
 from tests.unit.gateway.http.http_client import CHAT, HELLO, MESSAGES, RESPONSES, TEXT, HttpClient
 

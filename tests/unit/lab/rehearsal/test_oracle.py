@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from gateway.core import call
-from gateway.core.attempts import Attempts
+from gateway.core.call import Attempts
 from gateway.core.client_limits import OpenCallLimiter
 from gateway.core.hedge import Hedge
 from global_scheduler.core.block_tree import BlockTree
-from global_scheduler.core.fleet import Fleet
-from global_scheduler.core.outstanding_table import slots
+from global_scheduler.core.fleet import Fleet, slots
 from global_scheduler.core.policies import Candidates, RouteRequest
 from global_scheduler.core.policies.doubleq import DoubleQ
 from global_scheduler.core.policies.least_delay import LeastDelay
@@ -33,14 +32,13 @@ from local_worker.core.request import Request
 from serving.cost import charge
 from simulation import admission, worker
 from simulation.spec import ADMISSIONS, GLOBAL_POLICIES, LOCAL_POLICIES, ClusterSpec
-from throttler.core import caller_limits
-from throttler.core.caller_limits import CallerLimit
+from throttler.core import throttle
 from throttler.core.leased_quota import LeasedQuota, LeaseReply, LeaseRequest
 from throttler.core.oit import Oit
 from throttler.core.profiles import Profiles
-from throttler.core.quota import Quota, QuotaAccount
 from throttler.core.quota_ledger import QuotaLedger
-from throttler.core.throttle import Caller, Decision
+from throttler.core.throttle import Caller, CallerLimit, Decision
+from throttler.core.windows import Quota, QuotaAccount
 
 pytestmark = pytest.mark.slow
 
@@ -303,12 +301,12 @@ class Hasty(Oit):
 
 
 def test_a_tenants_limit_that_counts_for_each_of_its_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits_of = caller_limits.limits_of
+    limits_of = throttle.limits_of
 
     def of_users(caller: Caller, user: int, app: int, tenant: int | None) -> list[CallerLimit]:
         return limits_of(caller, user, app, None) + limits_of(caller._replace(tenant=caller.client), None, None, tenant)
 
-    monkeypatch.setattr(caller_limits, "limits_of", of_users)
+    monkeypatch.setattr(throttle, "limits_of", of_users)
     complains(r"calls of tenant tenant admitted in a window, the limit is \d+", 17)
 
 

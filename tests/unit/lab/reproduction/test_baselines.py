@@ -1,6 +1,6 @@
 """Measured systems where they differ from the baselines that are offered."""
 
-from global_scheduler.core.outstanding_table import OutstandingTable
+from global_scheduler.core.fleet import OutstandingTable
 from global_scheduler.core.policies import Candidates
 from global_scheduler.core.policies.base import RoutePolicyConfig, RouteRequest
 from lab.reproduction.baselines import MOST_SORTED, PrebleFixed, SglangLpm

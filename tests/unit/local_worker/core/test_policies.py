@@ -147,7 +147,8 @@ class Driver:
         sampling = SamplingParams(max_tokens=1 + fresh)
         request = make_request([1] * cached + [0] * fresh, arrival=self.count, sampling=sampling)
         request.client, _, request.interaction = client.partition("#")
-        request.weight, request.user_weight, request.in_interaction = weight, 1_500_000 // weight, in_interaction
+        request.weight, request.user_weight = weight, 1_500_000 // weight
+        request.in_interaction = request.is_exempt = in_interaction
         request.matched_blocks = self.room.matched_tokens(request) // BLOCK
         self.room.beyond[request] = beyond
         self.count += 1

@@ -28,9 +28,9 @@ def test_prompts_whose_scores_are_requested_share_a_limit_of_their_own() -> None
 @pytest.mark.parametrize(("penalty", "tokens"), [(0.5, (1, 2, 3)), (0.0, ())])
 def test_earlier_tokens_are_told_where_they_change_the_next_one(penalty: float, tokens: tuple[int, ...]) -> None:
     request = make_request([1, 2, 3], sampling=SamplingParams(max_tokens=4, presence_penalty=penalty))
-    unfinished = slice_of(request, 2, None)
+    unfinished = slice_of(request, 2, {})
     assert (unfinished.samples, unfinished.context) == (False, ())
-    whole = slice_of(request, 3, None)
+    whole = slice_of(request, 3, {})
     assert (whole.samples, whole.context) == (True, tokens)
 
 
@@ -65,7 +65,7 @@ def test_a_slice_counts_the_tokens_that_it_computes_and_the_output_before_it() -
     request = make_request([1, 2, 3])
     request.computed = 2
     request.tokens.extend([4, 5])
-    piece = slice_of(request, 3, None)
+    piece = slice_of(request, 3, {})
     assert (piece.output_tokens, Batch((piece, piece)).tokens) == (2, 6)
 
 

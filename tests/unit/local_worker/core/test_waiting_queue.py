@@ -23,7 +23,7 @@ class Queue:
 
     def request_of(self, client: str, arrival: int, *, exempt: bool = False) -> Request:
         request = make_request([1], arrival=arrival)
-        request.client, request.in_interaction = client, exempt
+        request.client, request.is_exempt = client, exempt
         request.path = self.accounts.path(request)
         return request
 

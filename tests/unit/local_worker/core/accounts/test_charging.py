@@ -2,7 +2,7 @@
 
 import pytest
 
-from local_worker.core.accounts.charging import Charging
+from local_worker.core.accounts.service_ledger import Charging
 from local_worker.core.request import Request
 from serving.cost import MICRO, Normalized, Profiled
 from tests.unit.local_worker.engine.driving import make_request

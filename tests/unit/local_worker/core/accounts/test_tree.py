@@ -24,7 +24,7 @@ def prefixes(path: Path) -> list[Path]:
 
 def request_of(client: str, arrival: int, *, exempt: bool = False, interaction: str = "") -> Request:
     request = make_request([1], arrival=arrival)
-    request.client, request.interaction, request.in_interaction = client, interaction, exempt
+    request.client, request.interaction, request.is_exempt = client, interaction, exempt
     return request
 
 
@@ -161,9 +161,9 @@ class TreeMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_longest_queue_is_found_by_a_search_of_all_requests(self) -> None:
-        droppable = [request for request in self.waiting if not request.in_interaction and not request.preemptions]
+        droppable = [request for request in self.waiting if not request.is_exempt and not request.preemptions]
         assert self.tree.droppable == len(droppable)
-        never = Counter(request.path[0] for request in self.waiting if request.in_interaction)
+        never = Counter(request.path[0] for request in self.waiting if request.is_exempt)
         assert self.tree.exempt == never.total()
         assert {name: account.exempt for name, account in self.tree.root.members.items() if account.exempt} == never
         for client in (*CLIENTS, "new"):
@@ -201,7 +201,7 @@ def longest_leaves(droppable: list[Request], request: Request) -> set[Account]:
         siblings = [other for other in droppable if other.path[:depth] == own[:depth]]
         of_own = [other for other in siblings if other.path[depth] == own[depth]]
         longest = longest_below(siblings, depth)
-        if longest and len(longest[0]) > (0 if request.in_interaction else len(of_own)):
+        if longest and len(longest[0]) > (0 if request.is_exempt else len(of_own)):
             for below in range(depth + 1, len(own)):
                 longest = [queue for above in longest for queue in longest_below(above, below)]
             return {queue[-1].account for queue in longest}
@@ -235,7 +235,7 @@ def test_a_tenant_with_many_users_loses_a_request_of_its_longest_user() -> None:
 
 def test_a_request_that_ran_at_another_worker_is_never_dropped() -> None:
     tree, moved = AccountTree(), request_of("a", 1)
-    moved.seed_position = 1
+    moved.is_exempt = True
     submit(tree, moved)
     assert (tree.exempt, tree.droppable) == (1, 0)
 

@@ -8,8 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fairlead.errors import InvalidRequest
-from gateway import json_shape
-from gateway.json_shape import MAX_DEPTH, MAX_ELEMENTS, MAX_EXPONENTS, MAX_PARTS, check_shape
+from gateway.http import decoding
+from gateway.http.decoding import MAX_DEPTH, MAX_ELEMENTS, MAX_EXPONENTS, check_shape
+from gateway.validation import MAX_PARTS, parts
 
 WORDS = st.text(st.sampled_from('a\\"[]{},:\n\u00e9'), max_size=6)
 VALUES = st.recursive(
@@ -60,9 +61,9 @@ def depth(value: Any) -> int:
 @given(VALUES, st.booleans(), st.integers(0, 40))
 def test_the_number_of_parts(value: Any, escaped: bool, most: int) -> None:
     text = json.dumps(value, ensure_ascii=escaped).encode()
-    assert json_shape.parts(text.decode()) == parts_of(value) + elements_of(value)
+    assert parts(text.decode()) == parts_of(value) + elements_of(value)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_shape, "MAX_PARTS", most)
+        patch.setattr(decoding, "MAX_PARTS", most)
         if parts_of(value) <= most:
             check_shape(text)
         else:
@@ -75,7 +76,7 @@ def test_the_number_of_parts(value: Any, escaped: bool, most: int) -> None:
 def test_the_number_of_exponents(value: Any, most: int) -> None:
     text = json.dumps(value).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_shape, "MAX_EXPONENTS", most)
+        patch.setattr(decoding, "MAX_EXPONENTS", most)
         if exponents_of(value) <= most:
             check_shape(text)
         else:
