@@ -92,7 +92,7 @@ class Gateway:
         waiting_prompts = HeldBytesLimiter(config.waiting_prompts_mib * MIB, "prompts wait to be tokenized")
         held_outputs = HeldBytesLimiter(config.held_outputs_mib * MIB, "outputs wait to be read or to be complete")
         self._shared = shared_interactions(redis)
-        tell = self._shared.tell if self._shared is not None else lambda call: None
+        tell = None if self._shared is None else self._shared.tell
         self._interactions = CallInteractions(config.secret, config.accepted_secret, tell)
         self._admission = Admission(
             cluster=self._cluster,

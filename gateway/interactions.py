@@ -22,10 +22,10 @@ SECONDS = 3600.0  # a client's requests and interactions are forgotten after thi
 class CallInteractions:
     """Set the interactions of calls, with what is known of clients' sessions and of their latest chats.
 
-    `tell` tells other gateways of this one's calls. They are known here by `learn`.
+    `tell` tells other gateways of this one's calls, if there can be any. They are known here by `learn`.
     """
 
-    def __init__(self, secret: str, accepted_secret: str, tell: Callable[[SeenCall], None]) -> None:
+    def __init__(self, secret: str, accepted_secret: str, tell: Callable[[SeenCall], None] | None = None) -> None:
         self._sessions = SessionTree()
         self._tool_call_ids = ToolCallIds(secret, accepted_secret)
         self._tell = tell
@@ -53,7 +53,7 @@ class CallInteractions:
 
     def admitted(self, call: Call, permit: Permit) -> None:
         """Tell other gateways of a call that was admitted here."""
-        if call.interaction or call.asked:
+        if self._tell is not None and (call.interaction or call.asked):
             token = b"" if permit.arrival.last else permit.token
             self._tell(SeenCall(call.client, call.app, call.interaction, token.hex(), call.asked))
 

@@ -30,7 +30,7 @@ class Store(Protocol):
 
 
 class LocalStore:
-    """The store of a single gateway, which has every limit to itself (`throttler.core.windows.LocalQuota`). See Store."""
+    """The store of a single gateway, which has every limit to itself (`LocalQuota`). See Store."""
 
     degraded = False
     gateways = 1

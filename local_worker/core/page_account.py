@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from local_worker.core.accounts.account import Path
 from local_worker.core.client_pages import ClientPages
-from local_worker.core.page_ranks import PageRanks
+from serving.core.priority_queue import PageRanks
 from serving.cost import WEIGHT_ONE
 from serving.names import tenant_of
 

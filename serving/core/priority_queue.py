@@ -1,9 +1,10 @@
-"""A priority queue of clients whose keys change often; the smallest key comes first."""
+"""Priority queues of what has a name and a key that changes often; the smallest key comes first."""
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Generic, Protocol, TypeVar
 
-SPARE = 16  # entries of changed keys that are always kept, so that few clients rarely pay for a new heap
+SPARE = 16  # entries of changed keys that are always kept, so that few names rarely pay for a new heap
 
 
 class PriorityQueue:
@@ -81,3 +82,91 @@ class PriorityQueue:
                 return first
             heapq.heappop(heap)
         return None
+
+
+class Ranked(Protocol):
+    """A member of a group."""
+
+    name: str
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        """Its place among the others: the smallest comes first."""
+
+
+Member = TypeVar("Member", bound=Ranked)
+
+
+class PageRanks(Generic[Member]):
+    """A heap of some of the `members` of a group, with at least one entry for each, which may be earlier than its key.
+
+    A member has to be `put` when its key gets smaller. A larger key is seen when the member's entry comes to the top:
+    who gives pages, or releases them, need not be put. O(log n) amortised.
+    """
+
+    __slots__ = ("_entries", "_heap", "_members")
+
+    def __init__(self, members: Mapping[str, Member]) -> None:
+        self._members = members
+        self._entries: dict[str, tuple[tuple[int, ...], str]] = {}  # name -> the earliest entry of the member
+        self._heap: list[tuple[tuple[int, ...], str]] = []  # these entries, and others
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Member]:
+        """Iterate over the members in the order of their keys; none must change meanwhile. O(log n) each."""
+        heap = self._heap
+        ahead = [(heap[0], 0)] if heap else []
+        while ahead:
+            entry, place = heapq.heappop(ahead)
+            if place == len(heap):  # a key that was not in the heap
+                yield self._members[entry[1]]
+                continue
+            if self._entries.get(entry[1]) is entry:
+                member = self._members[entry[1]]
+                if (key := member.key) == entry[0]:
+                    yield member
+                else:
+                    heapq.heappush(ahead, ((key, entry[1]), len(heap)))
+            for child in range(2 * place + 1, min(2 * place + 3, len(heap))):
+                heapq.heappush(ahead, (heap[child], child))
+
+    def put(self, member: Member) -> None:
+        """Add `member`, or note that its key may be smaller than before."""
+        key, entries = member.key, self._entries
+        entry = entries.get(member.name)
+        if entry is not None and entry[0] <= key:
+            return
+        entry = entries[member.name] = key, member.name
+        if len(self._heap) > 2 * len(entries) + SPARE:
+            self._heap = list(entries.values())
+            heapq.heapify(self._heap)
+        else:
+            heapq.heappush(self._heap, entry)
+
+    def discard(self, name: str) -> None:
+        """Remove the member of this name, if it is here."""
+        self._entries.pop(name, None)
+
+    def first(self) -> Member | None:
+        """Return the member with the smallest key; None if there is no member."""
+        heap, entries = self._heap, self._entries
+        while heap:
+            first = heap[0]
+            if entries.get(first[1]) is not first:
+                heapq.heappop(heap)
+                continue
+            member = self._members[first[1]]
+            key = member.key
+            if key == first[0]:
+                return member
+            entry = entries[first[1]] = key, first[1]
+            heapq.heapreplace(heap, entry)
+        return None
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when a member would come later than its key says."""
+        for name, entry in self._entries.items():
+            assert entry[0] <= self._members[name].key, f"{name}: {entry[0]} is later than its key"
+            assert entry in self._heap, f"{name} is not in the heap"

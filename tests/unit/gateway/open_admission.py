@@ -39,5 +39,5 @@ def open_admission(cluster: Cluster) -> Admission:
         cache_scope=CACHE_SCOPES["user"],
         usage=UsageLedger(""),
         cuts_max_tokens=True,
-        interactions=CallInteractions(SECRET, "", lambda _: None),
+        interactions=CallInteractions(SECRET, ""),
     )

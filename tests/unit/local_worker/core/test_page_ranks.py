@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local_worker.core.page_ranks import SPARE, PageRanks
+from serving.core.priority_queue import SPARE, PageRanks
 
 
 @dataclass
