@@ -1,5 +1,6 @@
 """The interface between the admission of requests and the KV cache that they share."""
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from local_worker.core.page_report import PageReport
@@ -15,14 +16,20 @@ class BlockChanges:
         self._latest: dict[int, int | None] = {}
         self._new: list[int] = []
 
-    def cached(self, digest: int, parent: int) -> None:
-        """Record a block that is cached now; its parent was cached before."""
-        self._record(digest, parent)
-        self._new.append(digest)
+    def cached(self, links: Iterable[Link]) -> None:
+        """Record blocks that are cached now, parents first."""
+        latest, new = self._latest, self._new
+        for digest, parent in links:
+            latest.pop(digest, None)
+            latest[digest] = parent
+            new.append(digest)
 
-    def evicted(self, digest: int) -> None:
-        """Record a block that is not cached any more; its children were evicted before."""
-        self._record(digest, None)
+    def evicted(self, digests: Iterable[int]) -> None:
+        """Record blocks that are not cached any more, children first."""
+        latest = self._latest
+        for digest in digests:
+            latest.pop(digest, None)
+            latest[digest] = None
 
     def take_new(self) -> list[int]:
         """Return the digests that were cached since the last call; some of them may have been evicted again."""
@@ -39,10 +46,6 @@ class BlockChanges:
         latest, self._latest = self._latest, {}
         cached = tuple([(digest, parent) for digest, parent in latest.items() if parent is not None])
         return cached, tuple([digest for digest, parent in latest.items() if parent is None])
-
-    def _record(self, digest: int, parent: int | None) -> None:
-        self._latest.pop(digest, None)
-        self._latest[digest] = parent
 
 
 class BlockCache(Protocol):

@@ -18,14 +18,14 @@ class ClientPages:
     """The published pages of one client. It gives up no page before those that follow it: their content cannot be found
     without it. Nor does it give up a page that its own running requests use.
 
-    `blocks` holds the contents of all published pages, `pages` the page of each digest.
+    `blocks` holds the blocks of all published pages, `by_digest` the same by their digests.
     """
 
-    __slots__ = ("_awaited", "_blocks", "_ends", "_followers", "_pages", "_spared", "_unused", "_uses")
+    __slots__ = ("_awaited", "_blocks", "_by_digest", "_ends", "_followers", "_spared", "_unused", "_uses")
 
-    def __init__(self, blocks: Mapping[int, CachedBlock], pages: Mapping[int, int]) -> None:
+    def __init__(self, blocks: Mapping[int, CachedBlock], by_digest: Mapping[int, CachedBlock]) -> None:
         self._blocks = blocks
-        self._pages = pages
+        self._by_digest = by_digest
         self._uses: dict[int, int] = {}  # page -> number of the client's running requests that use it
         self._followers: dict[int, int] = {}  # page -> number of the client's pages that follow it
         self._unused: OrderedDict[int, None] = OrderedDict()  # least recently used first
@@ -61,18 +61,18 @@ class ClientPages:
 
     def use(self, pages: Iterable[int]) -> None:
         """Record that a running request of the client uses `pages`, which may be new to the client."""
-        uses, unused, spared = self._uses, self._unused, self._spared
+        uses, unused, spared, followers = self._uses, self._unused, self._spared, self._followers
         for page in pages:
-            count = uses.get(page, 0)
-            uses[page] = count + 1
-            if count:
+            if page in uses:
+                uses[page] += 1
                 continue
+            uses[page] = 1
             if page in unused:
                 del unused[page]
             elif page in spared:
                 del spared[page]
             elif (parent := self._blocks[page].parent) is not None:
-                self._followers[parent] = self._followers.get(parent, 0) + 1
+                followers[parent] = followers.get(parent, 0) + 1
 
     def release(self, pages: Iterable[int]) -> None:
         """Record that a running request of the client uses `pages` no longer; those that follow others come first."""
@@ -85,16 +85,29 @@ class ClientPages:
                 del uses[page]
                 unused[page] = None
 
-    def pop(self) -> int:
-        """Remove and return the page to give up; there must be one."""
-        while True:
-            pages = self._unused if self.gives_unneeded() else self._spared
-            page, _ = pages.popitem(last=False)
-            if page not in self._followers:
-                break
-            self._spared[page] = None
-        self._follows_no_longer(page)
-        return page
+    def pop_unneeded(self, most: int) -> list[int]:
+        """Remove and return the next pages to give up, at most `most`, as far as no waiting request needs them."""
+        unused, followers, found = self._unused, self._followers, list[int]()
+        while unused and len(found) < most:
+            page, _ = unused.popitem(last=False)
+            if page in followers or self._blocks[page].digest in self._awaited:
+                self._spared[page] = None
+            else:
+                self._follows_no_longer(page)
+                found.append(page)
+        return found
+
+    def pop(self, most: int) -> list[int]:
+        """Remove and return the next pages to give up, at most `most`, in the end those that waiting requests need."""
+        found = self.pop_unneeded(most)
+        while self._spared and len(found) < most:
+            page, _ = self._spared.popitem(last=False)
+            if page in self._followers:
+                self._spared[page] = None
+            else:
+                self._follows_no_longer(page)
+                found.append(page)
+        return found
 
     def drop(self, page: int) -> None:
         """Remove a page that no running request of the client uses."""
@@ -137,7 +150,8 @@ class ClientPages:
     def _spare_no_longer(self, digest: int) -> None:
         """Make the page of `digest`, and the pages before it that were spared for it alone, the next to be given up."""
         spared_for_it: list[int] = []
-        page = self._pages.get(digest)
+        block = self._by_digest.get(digest)
+        page = None if block is None else block.page
         while page is not None and page in self._spared and self._followers.get(page, 0) == min(len(spared_for_it), 1):
             if self._blocks[page].digest in self._awaited:
                 break
@@ -179,15 +193,15 @@ class InteractionPages:
         self._interactions: dict[Name, _Interaction] = {}
         self._users: dict[int, _Interaction] = {}  # page -> the interaction that alone has used it
 
-    def published(self, request: Request, page: int) -> None:
-        """Record that `request` has filled `page`."""
+    def published(self, request: Request, pages: Sequence[int]) -> None:
+        """Record that `request` has filled `pages`."""
         if request.interaction:
             name = request.client, request.interaction
             user = self._interactions.get(name)
             if user is None:
                 user = self._interactions[name] = _Interaction(name)
-            user.pages[page] = None
-            self._users[page] = user
+            user.pages.update(dict.fromkeys(pages))
+            self._users.update(dict.fromkeys(pages, user))
 
     def used(self, request: Request, pages: Sequence[int]) -> None:
         """Record that `request` uses `pages`, a chain or the next page of one. O(pages that nobody else had used)."""
@@ -196,15 +210,16 @@ class InteractionPages:
             user = self._users.get(page)
             if user is mine or user is None:
                 break  # so it is with those before
-            self.evicted(page)
+            self.evicted((page,))
 
-    def evicted(self, page: int) -> None:
-        """Forget `page`, if it is an interaction's."""
-        user = self._users.pop(page, None)
-        if user is not None:
-            del user.pages[page]
-            if not user.pages:
-                del self._interactions[user.name]
+    def evicted(self, pages: Iterable[int]) -> None:
+        """Forget those of `pages` that are an interaction's."""
+        users = self._users
+        for page in pages:
+            if (user := users.pop(page, None)) is not None:
+                del user.pages[page]
+                if not user.pages:
+                    del self._interactions[user.name]
 
     def ended(self, request: Request) -> Iterable[int]:
         """Forget and return the pages of the interaction of `request`, each before those that it follows."""

@@ -40,15 +40,12 @@ class EngineCache:
 
     def cached(self, links: Sequence[Link]) -> None:
         """Record blocks that the engine has cached, parents first."""
-        for digest, parent in links:
-            self._parents[digest] = parent
-            self.changes.cached(digest, parent)
+        self._parents.update(links)
+        self.changes.cached(links)
 
     def evicted(self, digests: Sequence[int]) -> None:
         """Record blocks of which the engine has no copy any more; ignore unknown ones."""
-        for digest in digests:
-            if self._parents.pop(digest, None) is not None:
-                self.changes.evicted(digest)
+        self.changes.evicted([digest for digest in digests if self._parents.pop(digest, None) is not None])
 
     def arrived(self, request: Request) -> None:
         self.match(request)

@@ -35,11 +35,11 @@ class Leaving:
 
     def of(self, account: PageAccount) -> int:
         """Return the number of idle pages that nobody beside `account` has used."""
-        return account.idle + self.pages[account]
+        return account.idle + self.pages.get(account, 0)
 
     def unlikely(self, account: PageAccount) -> int:
         """Return the number of idle pages that nobody of `account` is likely to use again."""
-        return account.idle - account.kept - self.unneeded[account]
+        return account.idle - account.kept - self.unneeded.get(account, 0)
 
 
 NOBODY = Leaving()
@@ -48,7 +48,7 @@ NOBODY = Leaving()
 class FairPages:
     """The accounts of `pages` pages, of which `references` has the numbers of running requests.
 
-    `blocks` holds the contents of all published pages, `by_digest` the page of each digest. Without `is_fair` all
+    `blocks` holds the blocks of all published pages, `by_digest` the same by their digests. Without `is_fair` all
     clients have one account, whose least recently used page is evicted first.
     """
 
@@ -56,7 +56,7 @@ class FairPages:
         self,
         references: list[int],
         blocks: Mapping[int, CachedBlock],
-        by_digest: Mapping[int, int],
+        by_digest: Mapping[int, CachedBlock],
         is_fair: bool = True,
     ) -> None:
         self._references = references
@@ -120,12 +120,12 @@ class FairPages:
         account.pay(pages * PAGE)
         account.rank()
 
-    def published(self, request: Request, page: int) -> None:
-        """Record that `page`, which `request` has filled, is available to others."""
+    def published(self, request: Request, pages: Sequence[int]) -> None:
+        """Record that `pages`, which `request` has filled, are available to others."""
         account = self._accounts[request]
-        account.pages.use((page,))
-        self._payers[page] = account
-        self._interactions.published(request, page)
+        account.pages.use(pages)
+        self._payers.update(dict.fromkeys(pages, account))
+        self._interactions.published(request, pages)
 
     def adopted(self, request: Request, page: int) -> None:
         """Record that `request` uses the published `page` in place of one of its own."""
@@ -137,22 +137,23 @@ class FairPages:
         """Let a running `request` of `account` use published `pages`; return how many of them were idle and its own."""
         references, payers, own = self._references, self._payers, 0
         self._interactions.used(request, pages)
-        self._pay_again(account, pages)
+        if self._unpaid:
+            self._pay_again(account, pages)
         relieved: dict[ClientAccount, None] = {}
         for page in pages:
-            payer = payers[page]
-            if not references[page]:
-                self.idle -= 1
-                if payer is account:
-                    own += 1
-                elif isinstance(payer, ClientAccount):
+            payer, count = payers[page], references[page]
+            references[page] = count + 1
+            if payer is account:
+                own += not count
+                continue
+            self.idle -= not count
+            if isinstance(payer, ClientAccount):
+                if not count:
                     payer.add(0, -1, 0)
-            references[page] += 1
-            if payer is not account:
-                if isinstance(payer, ClientAccount):
-                    payer = payers[page] = SharedPage(payer)
-                if (other := payer.used(account)) is not None:
-                    relieved[other] = None
+                payer = payers[page] = SharedPage(payer)
+            if (other := payer.used(account)) is not None:
+                relieved[other] = None
+        self.idle -= own
         account.pages.use(pages)
         for other in relieved:
             other.rank_by_need()
@@ -186,13 +187,14 @@ class FairPages:
 
     def _release(self, request: Request, account: ClientAccount) -> None:
         """Release the published pages of `request`, the last one first."""
-        references, payers, own = self._references, self._payers, 0
+        references, payers, idle, own = self._references, self._payers, 0, 0
         pages = request.pages[request.shared - 1 :: -1] if request.shared else []
         for page in pages:
-            references[page] -= 1
-            if not references[page]:
-                self.idle += 1
+            count = references[page] = references[page] - 1
+            if not count:
+                idle += 1
                 own += payers[page] is account  # any other payer shares the page, since a user of it pays
+        self.idle += idle
         account.pages.release(pages)
         account.add((request.shared - len(request.pages)) * PAGE, own, -1)
 
@@ -229,12 +231,12 @@ class FairPages:
         root, gone, account = self._tree.root, self._tree.gone, self._account(request)
         count, units = leaving.of(gone) + len(self._unpaid), self._units
         if not account.is_here:
-            if gone.running == leaving.running[gone]:
+            if gone.running == leaving.running.get(gone, 0):
                 return self.idle + leaving.idle
             return count + max(leaving.unlikely(root), self._surplus(root, account, units, most - count, leaving))
         running: list[tuple[PageGroup, PageAccount]] = []
         for group, mine in zip(reversed(account.above), (*reversed(account.above[:-1]), account), strict=True):
-            if mine.running == leaving.running[mine]:
+            if mine.running == leaving.running.get(mine, 0):
                 if group is root:
                     return self.idle + leaving.idle
                 count += leaving.of(group)
@@ -290,7 +292,7 @@ class FairPages:
         be idle. All are of one client, which stays above its part until it gives the last one, or nobody pays for
         them."""
         taker = None if request is None else self._account(request)
-        found = [*islice(self._unpaid, count)]
+        found = [*islice(self._unpaid, count)] if self._unpaid else []
         for page in found:
             del self._unpaid[page]
         while not found:
@@ -310,42 +312,40 @@ class FairPages:
         gone, units, most = self._tree.gone, self._units, MOST_AT_ONCE
         account: PageAccount = gone.gives.first() or gone.spares.first() or self._tree.root
         while isinstance(account, PageGroup):
-            account, beyond = self._furthest(account, units, taker)
-            units, most = account.part(units), min(most, beyond)
+            account = self._furthest(account, units, taker)
+            units = account.part(units)
+            most = min(most, (account.held - units + PAGE - 1) // PAGE)
         assert isinstance(account, ClientAccount), "a path ends at a client"
         return account, max(1, most)
 
-    def _furthest(self, group: PageGroup, units: int, taker: ClientAccount | None) -> tuple[PageAccount, int]:
-        """Return the member of `group`, of which `units` are its part, that gives a page, and how many it pays for
-        beyond its part: the furthest above its part, or else that of `taker`."""
+    def _furthest(self, group: PageGroup, units: int, taker: ClientAccount | None) -> PageAccount:
+        """Return the member of `group`, of which `units` are its part, that gives a page: the furthest above its part,
+        or else that of `taker`."""
         found = None
         for ranks in (group.gives, group.spares):
             if (member := ranks.first()) is not None:
-                if beyond := member.beyond(units):
-                    return member, beyond
+                if member.held > member.part(units):
+                    return member
                 found = found or member
         mine = next((each for each in (taker, *taker.above) if each.parent is group), None) if taker else None
         if mine is not None and mine.ranked is not None:
-            return mine, mine.beyond(units)
+            return mine
         assert found is not None, "a group above pages to give has a member with some"
-        return found, 0
+        return found
 
     def _give_up(self, account: ClientAccount, most: int) -> list[int]:
         """Let `account` give up at most `most` pages, either some that it is unlikely to need or others; return those
         that nobody else has used."""
-        pages, payers, found = account.pages, self._payers, list[int]()
-        unneeded = account.unneeded
-        for _ in range(min(most, unneeded or most)):
-            if not (pages.gives_unneeded() if unneeded else pages.gives_any):
-                break
-            page = pages.pop()
+        payers, found, unneeded = self._payers, list[int](), account.unneeded
+        pages = account.pages.pop_unneeded(min(most, unneeded)) if unneeded else account.pages.pop(most)
+        for page in pages:
             payer = payers[page]
             if isinstance(payer, SharedPage):
                 self._pass_on(page, payer, account)
             else:
                 del payers[page]
-                self._interactions.evicted(page)
                 found.append(page)
+        self._interactions.evicted(found)
         account.add(-len(found) * PAGE, -len(found), 0)
         return found
 

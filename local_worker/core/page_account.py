@@ -11,6 +11,7 @@ from serving.names import tenant_of
 
 MOST_ENDS = 16  # number of prompts of a client that the next one may repeat
 PAGE = 1 << 20  # what one page costs: users of the same page pay parts of it
+USES = 64  # bits of the number of a use
 
 
 class PageAccount:
@@ -148,9 +149,9 @@ class PageAccount:
         return True
 
     @property
-    def key(self) -> tuple[int, ...]:
+    def key(self) -> int:
         """Its place among its siblings: who pays for most by weight comes first."""
-        return (-(self.held * WEIGHT_ONE // self.weight),)
+        return -(self.held * WEIGHT_ONE // self.weight)
 
     def check_rank(self) -> None:
         """Raise AssertionError unless the account is ranked as what it pays for says."""
@@ -259,9 +260,9 @@ class ClientAccount(PageAccount):
         return self.pages.gives_any
 
     @property
-    def key(self) -> tuple[int, ...]:
+    def key(self) -> int:
         """Its place among its siblings, of whom those that have paid for the same give what was used longest ago."""
-        return -(self.held * WEIGHT_ONE // self.weight) if self.is_here else 0, self.used
+        return self.used - (self.held * WEIGHT_ONE // self.weight << USES) if self.is_here else self.used
 
     def check_kept(self) -> None:
         """Raise AssertionError unless the number of pages that it is likely to need is right."""

@@ -20,12 +20,12 @@ MOST_QUIET = 8192  # accounts without requests that keep their part; one takes a
 class PageTree:
     """The tree of page accounts. Accounts that have left keep their pages until others take them.
 
-    `blocks` holds the contents of all published pages, `pages` the page of each digest.
+    `blocks` holds the blocks of all published pages, `by_digest` the same by their digests.
     """
 
-    def __init__(self, blocks: Mapping[int, CachedBlock], pages: Mapping[int, int]) -> None:
+    def __init__(self, blocks: Mapping[int, CachedBlock], by_digest: Mapping[int, CachedBlock]) -> None:
         self._blocks = blocks
-        self._pages = pages
+        self._by_digest = by_digest
         self.root = PageGroup()
         self.gone = PageGroup()  # above all that have left, and those of the background class, who are never here
         self._leaves: dict[Path, ClientAccount] = {}
@@ -52,7 +52,7 @@ class PageTree:
         path = (BACKGROUND, *path) if request.background else path
         leaf = self._leaves.get(path)
         if leaf is None:
-            leaf = self._leaves[path] = ClientAccount(path, request.client, ClientPages(self._blocks, self._pages))
+            leaf = self._leaves[path] = ClientAccount(path, request.client, ClientPages(self._blocks, self._by_digest))
             if request.background:
                 leaf.belong_to(self.gone)
         self._quiet.pop(leaf, None)

@@ -38,8 +38,9 @@ class BlocksUnderway:
         for digest in request.digests[request.shared :]:
             self._owners.setdefault(digest, request)
 
-    def cached(self, digest: int) -> None:
-        self._owners.pop(digest, None)
+    def cached(self, digests: Iterable[int]) -> None:
+        for digest in digests:
+            self._owners.pop(digest, None)
 
     def left(self, request: Request) -> None:
         """Remove the blocks of `request` that it has not computed, and will not make available."""
@@ -65,8 +66,8 @@ class PrefixCache:
         self.pages = pages
         self._free = list(range(pages - 1, -1, -1))
         self._references = [0] * pages
-        self._blocks: dict[int, CachedBlock] = {}  # page -> content, for published pages
-        self._by_digest: dict[int, int] = {}  # digest -> page
+        self._blocks: dict[int, CachedBlock] = {}  # of published pages, by page
+        self._by_digest: dict[int, CachedBlock] = {}  # the same
         self._fair = FairPages(self._references, self._blocks, self._by_digest, is_fair=not strict_paper)
         self._underway = BlocksUnderway()
         self.changes = BlockChanges()
@@ -174,31 +175,37 @@ class PrefixCache:
         If another request has published an equal block, that page is adopted and the own page is freed. So the parent
         of a published page is referenced for as long as the page is.
         """
-        size, pages, digests = self.block_tokens, request.pages, request.digests
-        if tokens // size <= request.shared:
+        size, start, stop = self.block_tokens, request.shared, tokens // self.block_tokens
+        if stop <= start:
             return
-        for index in range(request.shared, tokens // size):
+        pages, digests, by_digest = request.pages, request.digests, self._by_digest
+        new: list[int] = []  # after the first of them nothing can be adopted: it would follow a page of this request
+        for index in range(start, stop):
             content = tuple(request.tokens[index * size : (index + 1) * size])
             if index == len(digests):
                 seed = request.chain_seed if index == request.public_blocks else digests[-1]
                 digests += unpack_digests(chain(pack_ids(content), size, seed))
-            digest, own = digests[index], pages[index]
-            block = CachedBlock(digest, content, pages[index - 1] if index else None)
-            page = self._by_digest.setdefault(digest, own)
-            self._underway.cached(digest)
-            if page == own:
-                self._blocks[own] = block
-                self._fair.published(request, own)
-                self.changes.cached(digest, digests[index - 1] if index else 0)
-            elif self._blocks[page] == block:
+            digest, own, parent = digests[index], pages[index], pages[index - 1] if index else None
+            block = by_digest.get(digest)
+            if block is None:
+                self._blocks[own] = by_digest[digest] = CachedBlock(digest, content, parent, own)
+                new.append(own)
+            elif block.parent == parent and block.tokens == content:
                 self._references[own] = 0
                 self._free.append(own)
-                self._fair.adopted(request, page)
-                pages[index] = page
+                self._fair.adopted(request, block.page)
+                pages[index] = block.page
             else:
                 self._underway.left(request)
-                return  # the digests collide: the rest of this chain stays private
-            request.shared = index + 1
+                stop = index  # the digests collide: the rest of this chain stays private
+                break
+        request.shared = stop
+        self._underway.cached(digests[start : index + 1])
+        if new:
+            self._fair.published(request, new)
+            first = stop - len(new)
+            parents = digests[first - 1 : stop - 1] if first else [0, *digests[: stop - 1]]
+            self.changes.cached(zip(digests[first:stop], parents, strict=True))
 
     def preempted(self, request: Request) -> None:
         self._release(request)
@@ -229,28 +236,29 @@ class PrefixCache:
 
     def _match(self, request: Request) -> list[int]:
         """Return the pages of the longest cached prefix."""
-        return [self._by_digest[block.digest] for block in self._find(request)]
+        return [block.page for block in self._find(request)]
 
     def _find(self, request: Request) -> list[CachedBlock]:
         """Return the blocks of the longest cached prefix, the contents of each of which were compared once: while one
         is cached, so are those before it."""
-        found, size = request.found, self.block_tokens
-        while found and not self._is_cached(found[-1]):
+        found, by_digest = request.found, self._by_digest
+        while found and by_digest.get(found[-1].digest) is not found[-1]:
             found.pop()
-        page = self._by_digest[found[-1].digest] if found else None
-        for index in range(len(found), self._most_blocks(request)):
-            parent, page = page, self._by_digest.get(request.digests[index])
-            if page is None:
+        most = self._most_blocks(request)
+        if len(found) == most:
+            return found
+        size, digests, tokens, parent = self.block_tokens, request.digests, request.tokens, None
+        if found:
+            parent = found[-1].page
+        for index in range(len(found), most):
+            block = by_digest.get(digests[index])
+            if block is None or block.parent != parent:
                 break
-            block = self._blocks[page]
-            if block.parent != parent or block.tokens != tuple(request.tokens[index * size : (index + 1) * size]):
+            if block.tokens != tuple(tokens[index * size : (index + 1) * size]):
                 break
             found.append(block)
+            parent = block.page
         return found
-
-    def _is_cached(self, block: CachedBlock) -> bool:
-        page = self._by_digest.get(block.digest)
-        return page is not None and self._blocks[page] is block
 
     def _most_blocks(self, request: Request) -> int:
         if request.scores_prompt:
@@ -275,10 +283,12 @@ class PrefixCache:
 
     def _evict(self, request: Request | None, count: int) -> list[int]:
         pages = self._fair.evict(request, count)
+        digests: list[int] = []
         for page in pages:
             digest = self._blocks.pop(page).digest
             del self._by_digest[digest]
-            self.changes.evicted(digest)
+            digests.append(digest)
+        self.changes.evicted(digests)
         return pages
 
     def advance(self, now: float) -> None:
@@ -299,7 +309,11 @@ class PrefixCache:
         free = len(self._free) + leaving.free
         if fresh <= free:
             return free
-        idle = sum(self._references[page] == leaving.uses[page] for page in matched)
+        idle, references, uses = 0, self._references, leaving.uses
+        for page in reversed(matched):
+            if references[page] != uses.get(page, 0):
+                break  # whoever needs it needs those before
+            idle += 1
         return free + self._fair.available(request, fresh - free + idle, leaving) - idle
 
     def check_invariants(self, running: list[Request]) -> None:
@@ -317,7 +331,8 @@ class PrefixCache:
         self._underway.check_invariants(running)
         both = self._blocks.keys() & {*self._free}
         assert not both, f"pages {both} are free and published"
-        assert self._by_digest == {block.digest: page for page, block in self._blocks.items()}
+        assert self._by_digest == {block.digest: block for block in self._blocks.values()}
+        assert all(block.page == page for page, block in self._blocks.items()), "a block has another page"
         for page, block in self._blocks.items():
             if block.parent is not None:
                 assert block.parent in self._blocks, f"page {page} is published without its parent {block.parent}"

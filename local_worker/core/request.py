@@ -17,6 +17,7 @@ class CachedBlock(NamedTuple):
     digest: int
     tokens: tuple[int, ...]
     parent: int | None  # page of the previous block
+    page: int
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

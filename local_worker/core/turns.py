@@ -329,6 +329,7 @@ class Turns:
                 self._preemption.entered(request)
                 self._policy.entered(request, self._queue)
                 # What was charged for room is not left for the prompt.
-                self._extend(request, self._policy.tokens_until_beyond(request), request)
+                if not self._extend(request, self._policy.tokens_until_beyond(request), request):
+                    self._policy.hold(request)
                 admitted.append(request)
         return admitted

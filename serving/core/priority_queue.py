@@ -90,8 +90,8 @@ class Ranked(Protocol):
     name: str
 
     @property
-    def key(self) -> tuple[int, ...]:
-        """Its place among the others: the smallest comes first."""
+    def key(self) -> int:
+        """Its place among the others: the smallest comes first, and of equal ones that of the first name."""
 
 
 Member = TypeVar("Member", bound=Ranked)
@@ -108,8 +108,8 @@ class PageRanks(Generic[Member]):
 
     def __init__(self, members: Mapping[str, Member]) -> None:
         self._members = members
-        self._entries: dict[str, tuple[tuple[int, ...], str]] = {}  # name -> the earliest entry of the member
-        self._heap: list[tuple[tuple[int, ...], str]] = []  # these entries, and others
+        self._entries: dict[str, tuple[int, str]] = {}  # name -> the earliest entry of the member
+        self._heap: list[tuple[int, str]] = []  # these entries, and others
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -152,16 +152,17 @@ class PageRanks(Generic[Member]):
     def first(self) -> Member | None:
         """Return the member with the smallest key; None if there is no member."""
         heap, entries = self._heap, self._entries
-        while heap:
+        while entries:
             first = heap[0]
-            if entries.get(first[1]) is not first:
+            earliest, name = first
+            if entries.get(name) is not first:
                 heapq.heappop(heap)
                 continue
-            member = self._members[first[1]]
+            member = self._members[name]
             key = member.key
-            if key == first[0]:
+            if key == earliest:
                 return member
-            entry = entries[first[1]] = key, first[1]
+            entries[name] = entry = key, name
             heapq.heapreplace(heap, entry)
         return None
 

@@ -87,12 +87,11 @@ class DeficitOrder:
     def rank(self, leaf: Account) -> None:
         """Rank `leaf` and those above it by their balances and their best requests."""
         for account in leaf.lineage:
-            siblings = account.siblings
-            key = self._key(account)
+            ranks, key = account.siblings.ranks, self._key(account)
             if key is None:
-                siblings.ranks.discard(account.name)
+                ranks.discard(account.name)
             else:
-                siblings.ranks.put(account.name, key)
+                ranks.put(account.name, key)
 
     def rank_waiting(self, leaf: Account) -> None:
         """Rank those of the lineage that have waiting requests: the others are not ranked anyway."""

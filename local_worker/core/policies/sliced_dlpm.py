@@ -89,12 +89,12 @@ class SlicedDlpm(Dlpm):
         self._close(request)
 
     def entered(self, request: Request, budget: StepBudget) -> None:
-        """Record that `request` has entered the batch and is open; charge for its room."""
+        """Record that `request` has entered the batch and is open; charge for its room. Its account is ranked when the
+        request is `planned` or put on `hold` next."""
         self._missing.left(request)
         self._queue(request).opened(request, self._key(request, request.computed))
         self.open[request] = None
         self._reserve(request, budget)
-        self._order.rank(request.account)
 
     def _reserve(self, request: Request, budget: StepBudget) -> None:
         """Charge for room beyond the client's share, as far as P: whoever takes more gives way."""
