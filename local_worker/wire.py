@@ -132,6 +132,7 @@ def request_from(
         client=message.client,
         model=model,
         tokens=ids,
+        packed=message.token_ids,
         prompt_tokens=len(ids),
         digests=list(unpack_digests(chain.digests)),
         chain_seed=chain.seed,

@@ -87,39 +87,37 @@ class ClientPages:
 
     def pop_unneeded(self, most: int) -> list[int]:
         """Remove and return the next pages to give up, at most `most`, as far as no waiting request needs them."""
-        unused, followers, found = self._unused, self._followers, list[int]()
-        while unused and len(found) < most:
-            page, _ = unused.popitem(last=False)
-            if page in followers or self._blocks[page].digest in self._awaited:
-                self._spared[page] = None
-            else:
-                self._follows_no_longer(page)
-                found.append(page)
-        return found
+        return self._pop(self._unused, self._awaited, most)
 
     def pop(self, most: int) -> list[int]:
         """Remove and return the next pages to give up, at most `most`, in the end those that waiting requests need."""
         found = self.pop_unneeded(most)
-        while self._spared and len(found) < most:
-            page, _ = self._spared.popitem(last=False)
-            if page in self._followers:
+        return found + self._pop(self._spared, {}, most - len(found)) if len(found) < most else found
+
+    def _pop(self, pages: OrderedDict[int, None], awaited: Mapping[int, int], most: int) -> list[int]:
+        """Remove and return the first of `pages`, at most `most`, that no other follows and that are not `awaited`."""
+        blocks, followers, found = self._blocks, self._followers, list[int]()
+        while pages and len(found) < most:
+            page, _ = pages.popitem(last=False)
+            block = blocks[page]
+            if page in followers or block.digest in awaited:
                 self._spared[page] = None
-            else:
-                self._follows_no_longer(page)
-                found.append(page)
+                continue
+            found.append(page)
+            if block.parent is not None:
+                self._loses_follower(block.parent)
         return found
 
     def drop(self, page: int) -> None:
         """Remove a page that no running request of the client uses."""
         del (self._unused if page in self._unused else self._spared)[page]
-        self._follows_no_longer(page)
+        if (parent := self._blocks[page].parent) is not None:
+            self._loses_follower(parent)
 
-    def _follows_no_longer(self, page: int) -> None:
-        parent = self._blocks[page].parent
-        if parent is not None:
-            followers = self._followers.pop(parent) - 1
-            if followers:
-                self._followers[parent] = followers
+    def _loses_follower(self, page: int) -> None:
+        count = self._followers.pop(page)
+        if count > 1:
+            self._followers[page] = count - 1
 
     def is_waiting(self, request: Request) -> bool:
         """Return whether the pages that `request` matches are spared."""

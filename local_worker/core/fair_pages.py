@@ -312,26 +312,25 @@ class FairPages:
         gone, units, most = self._tree.gone, self._units, MOST_AT_ONCE
         account: PageAccount = gone.gives.first() or gone.spares.first() or self._tree.root
         while isinstance(account, PageGroup):
-            account = self._furthest(account, units, taker)
-            units = account.part(units)
-            most = min(most, (account.held - units + PAGE - 1) // PAGE)
+            account, units = self._furthest(account, units, taker)
+            most = min(most, -((units - account.held) // PAGE))
         assert isinstance(account, ClientAccount), "a path ends at a client"
         return account, max(1, most)
 
-    def _furthest(self, group: PageGroup, units: int, taker: ClientAccount | None) -> PageAccount:
-        """Return the member of `group`, of which `units` are its part, that gives a page: the furthest above its part,
-        or else that of `taker`."""
+    def _furthest(self, group: PageGroup, units: int, taker: ClientAccount | None) -> tuple[PageAccount, int]:
+        """Return the member of `group`, of which `units` are its part, that gives a page, and its part: the furthest
+        above its part, or else that of `taker`."""
         found = None
         for ranks in (group.gives, group.spares):
             if (member := ranks.first()) is not None:
-                if member.held > member.part(units):
-                    return member
+                if member.held > (part := member.part(units)):
+                    return member, part
                 found = found or member
         mine = next((each for each in (taker, *taker.above) if each.parent is group), None) if taker else None
         if mine is not None and mine.ranked is not None:
-            return mine
+            return mine, mine.part(units)
         assert found is not None, "a group above pages to give has a member with some"
-        return found
+        return found, found.part(units)
 
     def _give_up(self, account: ClientAccount, most: int) -> list[int]:
         """Let `account` give up at most `most` pages, either some that it is unlikely to need or others; return those

@@ -7,7 +7,7 @@ of another prefix (design section 3).
 
 from collections.abc import Iterable, Sequence
 
-from fairlead.token_ids import pack_ids
+from fairlead.token_ids import TOKEN_BYTES, pack_ids
 from local_worker.core.block_cache import BlockChanges
 from local_worker.core.fair_pages import NOBODY, FairPages, Leaving
 from local_worker.core.page_report import PageReport
@@ -180,11 +180,14 @@ class PrefixCache:
             return
         pages, digests, by_digest = request.pages, request.digests, self._by_digest
         new: list[int] = []  # after the first of them nothing can be adopted: it would follow a page of this request
+        width, packed = size * TOKEN_BYTES, request.packed
         for index in range(start, stop):
-            content = tuple(request.tokens[index * size : (index + 1) * size])
+            content = packed[index * width : (index + 1) * width]
+            if len(content) < width:
+                content = pack_ids(request.tokens[index * size : (index + 1) * size])
             if index == len(digests):
                 seed = request.chain_seed if index == request.public_blocks else digests[-1]
-                digests += unpack_digests(chain(pack_ids(content), size, seed))
+                digests += unpack_digests(chain(content, size, seed))
             digest, own, parent = digests[index], pages[index], pages[index - 1] if index else None
             block = by_digest.get(digest)
             if block is None:
@@ -247,14 +250,15 @@ class PrefixCache:
         most = self._most_blocks(request)
         if len(found) == most:
             return found
-        size, digests, tokens, parent = self.block_tokens, request.digests, request.tokens, None
-        if found:
-            parent = found[-1].page
+        width, digests, parent = self.block_tokens * TOKEN_BYTES, request.digests, found[-1].page if found else None
+        if len(request.packed) < most * width:
+            request.packed = pack_ids(request.tokens[: most * self.block_tokens])
+        packed = request.packed
         for index in range(len(found), most):
             block = by_digest.get(digests[index])
             if block is None or block.parent != parent:
                 break
-            if block.tokens != tuple(tokens[index * size : (index + 1) * size]):
+            if block.tokens != packed[index * width : (index + 1) * width]:
                 break
             found.append(block)
             parent = block.page

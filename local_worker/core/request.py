@@ -15,7 +15,7 @@ class CachedBlock(NamedTuple):
     """The contents of one published page."""
 
     digest: int
-    tokens: tuple[int, ...]
+    tokens: bytes  # packed, as on the wire
     parent: int | None  # page of the previous block
     page: int
 
@@ -35,6 +35,7 @@ class Request:
     prompt_tokens: int  # length of `tokens` at arrival: the index at which this worker's output begins
     digests: list[int]  # block chain of the prompt, then of the output (PrefixCache)
     chain_seed: int  # seed of the first block of the chain that is not public
+    packed: bytes = b""  # the leading `tokens` as on the wire, as far as they are packed (PrefixCache)
     sampling: SamplingParams
     arrival: int  # sequence number of the arrival at this worker: breaks every tie
     attempt: int = 1  # number of the attempt of the call `id`

@@ -15,12 +15,14 @@ TOKEN = 1
 
 def request_of(client: str, prompt: Sequence[int], output_tokens: int, arrival: int, block_tokens: int) -> Request:
     """Make a greedy request that generates exactly `output_tokens`."""
+    ids = array("I", prompt)
     return Request(
         id=str(arrival),
         client=client,
         tokens=list(prompt),
+        packed=ids.tobytes(),
         prompt_tokens=len(prompt),
-        digests=digests_of(array("I", prompt), block_tokens),
+        digests=digests_of(ids, block_tokens),
         chain_seed=1,
         sampling=SamplingParams(max_tokens=output_tokens, ignore_eos=True),
         arrival=arrival,
