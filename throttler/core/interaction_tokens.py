@@ -41,9 +41,9 @@ class TokenSigner:
     def __init__(self, secret: str, accepted_secret: str = "") -> None:
         if not secret:
             raise ValueError("the cluster secret must not be empty: it signs interaction tokens")
-        # Derived, so that a signature is never valid for another use of the secret.
-        self._keys = [
-            hmac.digest(each.encode(), b"fairlead interaction token", "sha256")
+        # Derived, so that a signature is never valid for another use of the secret; a copy costs half of a new one.
+        self._keyed = [
+            hmac.new(hmac.digest(each.encode(), b"fairlead interaction token", "sha256"), digestmod="sha256")
             for each in (secret, accepted_secret)
             if each
         ]
@@ -51,27 +51,33 @@ class TokenSigner:
         self._latest: tuple[InteractionKey, bytes, TokenClaim | None] = InteractionKey("", "", ""), b"", None
 
     def sign(self, key: InteractionKey, claim: TokenClaim) -> bytes:
-        """Return the token for the interaction's next call."""
+        """Return the token for the interaction's next call, with the opening time to the microsecond."""
         packed = _CLAIM.pack(round(claim.opened * MICROS), claim.stage)
-        return packed + _mac(self._keys[0], key, packed)
+        return packed + _mac(self._keyed[0], key, packed)
 
     def verify(self, key: InteractionKey, token: bytes) -> TokenClaim | None:
         """Return the claim of `token`, or None if its signature is not valid for this interaction."""
-        if self._latest[:2] != (key, token):
-            self._latest = key, token, self._verified(key, token)
-        return self._latest[2]
+        latest_key, latest_token, claim = self._latest
+        if token != latest_token or key != latest_key:
+            claim = self._verified(key, token)
+            self._latest = key, token, claim
+        return claim
 
     def _verified(self, key: InteractionKey, token: bytes) -> TokenClaim | None:
         packed, mac = token[: _CLAIM.size], token[_CLAIM.size :]
         if len(packed) < _CLAIM.size:
             return None
-        if not any(hmac.compare_digest(mac, _mac(signing_key, key, packed)) for signing_key in self._keys):
-            return None
-        opened, stage = _CLAIM.unpack(packed)
-        return TokenClaim(opened / MICROS, stage)
+        for keyed in self._keyed:
+            if hmac.compare_digest(mac, _mac(keyed, key, packed)):
+                opened, stage = _CLAIM.unpack(packed)
+                return TokenClaim(opened / MICROS, stage)
+        return None
 
 
-def _mac(signing_key: bytes, key: InteractionKey, packed: bytes) -> bytes:
-    parts = [part.encode() for part in key]
-    lengths = b"".join(len(part).to_bytes(4, "big") + part for part in parts)  # make the encoding of a key unique
-    return hmac.digest(signing_key, packed + lengths, "sha256")
+def _mac(keyed: hmac.HMAC, key: InteractionKey, packed: bytes) -> bytes:
+    for part in key:
+        encoded = part.encode()
+        packed += len(encoded).to_bytes(4, "big") + encoded  # the length makes the encoding of a key unique
+    mac = keyed.copy()
+    mac.update(packed)
+    return mac.digest()

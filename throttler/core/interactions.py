@@ -105,7 +105,8 @@ class Interactions:
 
     def token(self, key: InteractionKey) -> bytes:
         """Return the token for the next call of an interaction; raise KeyError unless a call of it is in flight."""
-        return self._signer.sign(key, self._claim_for(self._busy[key]))
+        found = self._busy[key]
+        return self._signer.sign(key, TokenClaim(found.opened + self._unix_offset, found.calls))
 
     def finished(self, key: InteractionKey, *, end: bool, now: float) -> FinishedInteraction | None:
         """Record the end of an admitted call; return its interaction if it closes. `end` declares the last call.

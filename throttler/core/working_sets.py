@@ -197,24 +197,27 @@ class WorkingSets:
         claim = self._claims[key]
         claim.in_flight -= 1
         claim.prompts -= prompt_tokens
+        habits = claim.habits
         if context is not None:
             if not claim.completed:
-                claim.habits.began(context.cached)
+                habits.began(context.cached)
             if claim.completed % GROUP == 0:
                 claim.largest_before, claim.largest = claim.largest, 0
             claim.completed += 1
-            claim.largest = max(claim.largest, context.tokens)
+            if context.tokens > claim.largest:
+                claim.largest = context.tokens
         if not claim.completed and not claim.in_flight:
             self._drop(claim)
             return
         shown = self._resize(claim)
         if context is not None:
-            claim.habits.held(shown)
+            habits.held(shown)
         if not claim.in_flight:
-            pause = claim.habits.usual_pause
+            pause = habits.usual_pause
             claim.paused, claim.idle_at = now, now + pause
-            self._pausing[pause].begun.append(now)
-            self._pausing[pause].claims.append(claim)
+            pausing = self._pausing[pause]
+            pausing.begun.append(now)
+            pausing.claims.append(claim)
             self._rest(pause, now)
 
     def closed(self, key: InteractionKey) -> None:
