@@ -31,7 +31,7 @@ ADDED = 4  # blocks that a call adds to the prompt of the call before
 MOST_BLOCKS = 32  # of a prompt, after which the interaction begins anew
 WARM = 24_000  # requests before the measurement, which fill the cache
 ROUNDS = 48
-MEASURED = 250  # requests of a round
+MEASURED = 1000  # requests of a round, so long that a round contains the report of who pays for the pages
 
 
 class Loop:
@@ -47,17 +47,15 @@ class Loop:
         self._prompts = {each: self._tokens(KEPT) for each in range(INTERACTIONS)}
         self._arrivals = 0
         self.seconds = 0.0  # of processor time for decisions
+        for interaction in range(INTERACTIONS):
+            self._submit(interaction)
 
     def _tokens(self, blocks: int) -> list[int]:
         return [self._random.randrange(1000, 30_000) for _ in range(blocks * BLOCK_TOKENS)]
 
     def run(self, requests: int) -> float:
         """Serve `requests` more; return the processor time of each in seconds."""
-        before = self.seconds
-        open_now = len(self._batcher.queue.waiting)
-        for interaction in range(open_now, INTERACTIONS):
-            self._submit(interaction)
-        served = 0
+        before, served = self.seconds, 0
         while served < requests:
             began = time.process_time()
             plan = self._batcher.plan(self._arrivals / 1000)
