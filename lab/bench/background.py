@@ -1,6 +1,6 @@
 """Interactive calls before a batch in the background class: what they wait, and what the pool computes. Simulated.
 
-    python -m lab.bench.background [--batch 10000] [--load 0.3 0.6 0.9] [--workers 2] [--step 0.053]
+    python -m lab.bench.background [--batch 10000] [--load 0.3 0.6 0.9] [--workers 2] [--step 0.053] [--seed 1]
 
 Workers with Llama-3.1-8B on an A100-80G. Four tenants make interactive calls at random times, with prompts of 64 to
 2,048 tokens; a load of 1 is what saturates the pool. A batch keeps 256 calls open for each worker until all are
@@ -44,6 +44,7 @@ class BackgroundLoad:
     rate: float
     seconds: float
     batch: int
+    seed: int = 1
 
     def make(self) -> ClosedLoop:
         """Make the workload; see WorkloadSpec."""
@@ -59,7 +60,7 @@ class _Loop:
     left: int = 0
 
     def __post_init__(self) -> None:
-        dice, at = Random(1), 0.0
+        dice, at = Random(self.load.seed), 0.0
         while self.load.rate and (at := at + dice.expovariate(self.load.rate)) < self.load.seconds:
             low, high = map(math.log, PROMPTS)
             prompt = round(math.exp(dice.uniform(low, high)))
@@ -136,7 +137,7 @@ def batch_end(run: RunLog) -> float:
     return max(call.arrival for call in run.calls if call.client == BATCH)
 
 
-def table(workers: int, batch: int, loads: list[float], step: float, show: Callable[[str], None]) -> None:
+def table(workers: int, batch: int, loads: list[float], step: float, seed: int, show: Callable[[str], None]) -> None:
     """Show a Markdown table with a row for each load."""
     columns = (
         "load",
@@ -154,9 +155,9 @@ def table(workers: int, batch: int, loads: list[float], step: float, show: Calla
     for load in loads:
         seconds = 1.2 * batch_end(alone) / max(0.05, 1 - load)
         rate = load * SATURATING * workers
-        both = simulated(BackgroundLoad(workers, rate, seconds, batch))
+        both = simulated(BackgroundLoad(workers, rate, seconds, batch, seed))
         until = min(seconds, int(batch_end(both)))
-        runs = [simulated(BackgroundLoad(workers, rate, until, 0), least) for least in (0.0, step)]
+        runs = [simulated(BackgroundLoad(workers, rate, until, 0, seed), least) for least in (0.0, step)]
         figures = [[percentile(waits(run, until), part) for part in (50, 99)] for run in (*runs, both)]
         shown = " | ".join(f"{middle:.3f} / {worst:.3f}" for middle, worst in figures)
         show(
@@ -174,9 +175,10 @@ def main() -> None:
     parser.add_argument("--load", type=float, nargs="+", default=[0.3, 0.6, 0.9])
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--step", type=float, default=0.053)
+    parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     print(f"commit {commit()}")
-    table(args.workers, args.batch, args.load, args.step, lambda line: print(line, flush=True))
+    table(args.workers, args.batch, args.load, args.step, args.seed, lambda line: print(line, flush=True))
 
 
 if __name__ == "__main__":

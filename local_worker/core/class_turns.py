@@ -6,9 +6,10 @@ engine that runs ahead they pause for the step before, so that an interactive re
 background request enters while an interactive one is blocked. The floor is the exception, see Floor.
 
 A step lasts as long as its tokens take, and whoever arrives waits for its end. Therefore background requests compute
-prompts of at most a PROMPT_PART-th of a step's tokens, unless no interactive request was here for QUIET_STEPS steps. In
-a step with the prompt of an interactive request, which waits for this step, all tokens of background requests count,
-and those of this prompt.
+prompts of at most MOST_PROMPT of a step's tokens, unless no interactive request was here for QUIET_STEPS steps. In a
+step with the prompt of an interactive request, which waits for this step, all tokens of background requests count, and
+those of this prompt. Shorter steps compute less per second, which costs the less, the more is computed in steps that
+long interactive prompts fill: with the share of these the part falls towards LEAST_PROMPT.
 """
 
 from collections.abc import Collection
@@ -66,8 +67,9 @@ class Floor:
         assert self._credit <= 0, f"credit {self._credit}"
 
 
-PROMPT_PART = 6
+MOST_PROMPT, LEAST_PROMPT = 1 / 6, 1 / 15  # parts of a step's tokens
 QUIET_STEPS = 128
+SHARE_STEPS = 32  # number of full steps over which the share of steps with long interactive prompts is averaged
 
 
 class ClassTurns:
@@ -87,7 +89,7 @@ class ClassTurns:
         self._interactive = Turns(queue, interactive, in_flight, pace)
         self._background = Turns(queue, background, in_flight, pace)
         self._floor = Floor()
-        self._most_prompt = max(queue.cache.block_tokens, queue.limits.token_budget // PROMPT_PART)
+        self._share = 0.0  # of steps with long interactive prompts in the tokens of the last steps
         self._quiet = QUIET_STEPS  # number of steps since the last one with an interactive request, as far as it counts
 
     def divide(
@@ -98,7 +100,6 @@ class ClassTurns:
             self._floor.served()
             return self._interactive.divide(now, running, can_enter)
         upper = {request: None for request in self._queue.running if not request.background}
-        self._quiet = 0 if upper or self._interactive.blocked else min(QUIET_STEPS, self._quiet + 1)
         step = Step(self._pace.budget)
         admitted: list[Request] = []
         has_floor = self._floor.is_due(is_running=bool(lower))
@@ -110,6 +111,8 @@ class ClassTurns:
         self._interactive.preemption.begin(now, upper, giving, self._queue.cache.pages)
         here = [request for request in running if request in upper and request not in yielding]
         admitted += self._interactive.take_turns(step, here, can_enter)
+        is_quiet = not (upper or self._interactive.prompt_tokens or self._interactive.blocked)
+        self._quiet = min(QUIET_STEPS, self._quiet + 1) if is_quiet else 0
         if has_floor:
             self._floor.used(self._held(kept), is_pressed=self._interactive.blocked > 0 or step.left < 1)
         else:
@@ -171,11 +174,24 @@ class ClassTurns:
             self._background.resume()
         else:
             admitted = self._background.take_turns(part, here, can_enter)
+        self._average(step)
         if len(step.parts) > before:
             self._floor.served()
         else:
             self._floor.starved()
         return admitted
+
+    @property
+    def _most_prompt(self) -> int:
+        """The number of tokens of prompts that background requests may compute in a step without other prompts."""
+        part = MOST_PROMPT - (MOST_PROMPT - LEAST_PROMPT) * self._share
+        return max(self._queue.cache.block_tokens, int(self._queue.limits.token_budget * part))
+
+    def _average(self, step: Step) -> None:
+        """Record whether the interactive prompts of `step` leave the background class nothing, whatever its part."""
+        budget = self._queue.limits.token_budget
+        is_long = self._interactive.prompt_tokens >= MOST_PROMPT * budget
+        self._share += (is_long - self._share) * sum(step.parts.values()) / (SHARE_STEPS * budget)
 
     def check_invariants(self) -> None:
         """Raise AssertionError if the floor is wider than it may be."""

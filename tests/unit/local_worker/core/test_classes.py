@@ -17,7 +17,7 @@ from local_worker.core.accounts.account import Path
 from local_worker.core.accounts.tree import FairnessLevels
 from local_worker.core.batch import StepResult
 from local_worker.core.batcher import Batcher
-from local_worker.core.class_turns import PROMPT_PART
+from local_worker.core.class_turns import LEAST_PROMPT, MOST_PROMPT, QUIET_STEPS
 from local_worker.core.engine_cache import EngineCache
 from local_worker.core.external import ExternalBatch, ExternalQueue
 from local_worker.core.limits import AdmissionMode, BatchLimits
@@ -172,6 +172,10 @@ def test_background_requests_leave_a_full_batch_within_a_step_and_go_on_where_th
         assert rig.answers[request] == [*range(prompt, prompt + request.sampling.max_tokens)], "no gap and no repeat"
 
 
+def background_tokens(plan: Plan) -> int:
+    return sum(piece.stop - piece.start for request, piece in plan.parts if request.background)
+
+
 @pytest.mark.parametrize("prompt", [4, 20, 36, 100])
 def test_a_step_with_an_interactive_prompt_is_short(prompt: int) -> None:
     rig = Rig(make_batcher(pages=3000, max_running=80, token_budget=240, policy=CLASSED_DLPM))
@@ -183,12 +187,46 @@ def test_a_step_with_an_interactive_prompt_is_short(prompt: int) -> None:
     rig.ask(60, Arrival(0, "s/v", prompt, 2))
     plan = rig.step()
     assert plan is not None
-    lower = sum(piece.stop - piece.start for request, piece in plan.parts if request.background)
     assert rig.interactive(plan) == {0: (13, 14), 60: (0, prompt)}
-    assert lower == max(0, 240 // PROMPT_PART - prompt), "background requests take what is left of the part"
+    left = max(0, round(240 * MOST_PROMPT) - prompt)
+    assert background_tokens(plan) == left, "background requests take what is left of the part"
     plan = rig.step()
     assert plan is not None
     assert len(plan.parts) == 61, "all go on in the next one"
+
+
+def beside_background_prompts() -> Rig:
+    rig = Rig(make_batcher(pages=3000, max_running=8, token_budget=240, policy=CLASSED_DLPM))
+    for number in range(2 * QUIET_STEPS):
+        rig.ask(number, Arrival(0, "s/u", LONGEST, 1, background=True))
+    return rig
+
+
+def test_the_step_of_the_first_interactive_request_is_as_short_as_later_ones() -> None:
+    rig = beside_background_prompts()
+    plan = rig.step()
+    assert plan is not None
+    assert background_tokens(plan) == 240
+    rig.ask(len(rig.numbers), Arrival(0, "s/v", 4, 5))
+    for _ in range(5):
+        plan = rig.step()
+        assert plan is not None
+        assert 4 <= background_tokens(plan) <= 240 * MOST_PROMPT + 8
+
+
+@pytest.mark.parametrize(("prompt", "part"), [(LONGEST, LEAST_PROMPT), (20, MOST_PROMPT)])
+def test_background_requests_compute_less_in_a_step_the_more_steps_long_interactive_prompts_fill(
+    prompt: int, part: float
+) -> None:
+    rig = beside_background_prompts()
+    for _ in range(200):
+        rig.ask(len(rig.numbers), Arrival(0, "s/v", prompt, 1))
+        rig.step()
+    while any(not request.background for request in rig.batcher.queue.waiting):
+        rig.step()
+    rig.ask(len(rig.numbers), Arrival(0, "s/v", 4, MOST_OUTPUT))
+    plans = [plan for _ in range(5) if (plan := rig.step()) is not None]
+    assert background_tokens(plans[-1]) == pytest.approx(240 * part, abs=9)
 
 
 def test_nobody_waits_for_a_prefix_that_a_background_request_computes() -> None:
