@@ -1,17 +1,20 @@
 """Agents on a simulated pool: finished interactions, contexts computed twice, first tokens; by throttle and load.
 
-    python -m lab.bench.working_sets TRACES claude-code [--workers 2] [--loads 0.8,1.2,2] [--seconds 2400]
+    python -m lab.bench.working_sets TRACES claude-code [--workers 2] [--loads 0.8,1.2,2] [--seconds 2400] [--seeds 5]
 
 TRACES is a folder with the published traces and the rates of ServeGen. A load of 1 starts as many interactions per hour
-as the pool finishes at most, under the best throttle. The first quarter of the time does not count. `oit, calls` is OIT
-whose gateways do not know the memory of the pool. With --isolated the pool has as many tenants as workers, and the
-interactions of each tenant also run alone on one worker.
+as the pool finishes at most, under the best throttle. Each row is the mean of runs with seeds 1 to --seeds, whose first
+quarter does not count. `oit, calls` is OIT whose gateways do not know the memory of the pool. With --isolated the pool
+has as many tenants as workers, and the interactions of each tenant also run alone on one worker.
 """
 
 import argparse
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple, Self
 
 from lab.bench.machine import commit
 from lab.bench.working_sets.agents import Agents
@@ -74,23 +77,50 @@ def run(spec: SharingSpec, agents: Agents) -> Agents:
     return agents
 
 
-def row(name: str, load: float, agents: Agents, seconds: float) -> str:
-    """Return the table's row of a run."""
-    since = UNCOUNTED * seconds
-    per_hour = HOUR / (seconds - since)
-    answered = [call for call in agents.answered if since <= call.ended <= seconds]
-    finished = [agent for agent in agents.finished if since <= agent.ended <= seconds]
-    waits = [call.seconds for call in answered]
-    computed = sum(call.prompt - call.cached for call in answered) * per_hour / 1e6
-    again = sum(call.again for call in answered) * per_hour / 1e6
+class Figures(NamedTuple):
+    """What a run has counted after its first quarter: numbers per hour, millions of tokens per hour, seconds."""
+
+    finished: float
+    their_calls: float
+    calls: float
+    computed: float
+    again: float
+    p50: float
+    p99: float
+    refused: float  # calls in the whole run
+
+    @classmethod
+    def of(cls, agents: Agents, seconds: float) -> Self:
+        """Return the figures of a run of `seconds`."""
+        since = UNCOUNTED * seconds
+        per_hour = HOUR / (seconds - since)
+        answered = [call for call in agents.answered if since <= call.ended <= seconds]
+        finished = [agent for agent in agents.finished if since <= agent.ended <= seconds]
+        waits = [call.seconds for call in answered]
+        return cls(
+            len(finished) * per_hour,
+            sum(agent.calls for agent in finished) * per_hour,
+            len(answered) * per_hour,
+            sum(call.prompt - call.cached for call in answered) * per_hour / 1e6,
+            sum(call.again for call in answered) * per_hour / 1e6,
+            percentile(waits, 50),
+            percentile(waits, 99),
+            agents.refused,
+        )
+
+
+def row(name: str, load: float, runs: Sequence[Figures]) -> str:
+    """Return the table's row of runs with different seeds: their means, and what least and most of them finished."""
+    mean = Figures(*map(fmean, zip(*runs, strict=True)))
+    least, most = (f"{pick(run.finished for run in runs):.0f}" for pick in (min, max))
     figures = (
-        f"{len(finished) * per_hour:.0f}",
-        f"{sum(agent.calls for agent in finished) * per_hour:,.0f}",
-        f"{len(answered) * per_hour:,.0f}",
-        f"{computed:.1f}",
-        f"{again:.1f}",
-        f"{percentile(waits, 50):.2f} / {percentile(waits, 99):.1f}",
-        f"{agents.refused:,}",
+        f"{mean.finished:.0f} ({least} to {most})",
+        f"{mean.their_calls:,.0f}",
+        f"{mean.calls:,.0f}",
+        f"{mean.computed:.1f}",
+        f"{mean.again:.1f}",
+        f"{mean.p50:.2f} / {mean.p99:.1f}",
+        f"{mean.refused:,.0f}",
     )
     return f"| {load:g} | {name} | {' | '.join(figures)} |"
 
@@ -102,25 +132,26 @@ def table(cell: Cell, taken: list[Session], weights: list[float], args: argparse
     )
     print("|---|---|---|---|---|---|---|---|---|")
     for load in map(float, args.loads.split(",")):
+        rate = load * cell.most * args.workers / HOUR
         for throttle in args.throttles.split(";"):
-            rate = load * cell.most * args.workers / HOUR
-            agents = Agents(taken, weights, rate, args.seconds, args.seed)
-            run(cluster(cell, throttle, args.workers, args.gateways), agents)
-            print(row(throttle, load, agents, args.seconds), flush=True)
+            pool = cluster(cell, throttle, args.workers, args.gateways)
+            starts = [Agents(taken, weights, rate, args.seconds, seed) for seed in range(1, args.seeds + 1)]
+            print(row(throttle, load, [Figures.of(run(pool, each), args.seconds) for each in starts]), flush=True)
 
 
 def isolated(cell: Cell, taken: list[Session], weights: list[float], args: argparse.Namespace) -> None:
-    """Print what each tenant finishes in the pool, and alone on one worker."""
+    """Print what each tenant finishes in the pool, and alone on one worker, in all runs together."""
     weights = weights[: args.workers]
     for load in map(float, args.loads.split(",")):
         rate = load * cell.most * args.workers / HOUR
         for throttle in args.throttles.split(";"):
-            agents = Agents(taken, weights, rate, args.seconds, args.seed)
-            together = Counter(each.tenant for each in run(cluster(cell, throttle, args.workers), agents).finished)
-            alone: Counter[str] = Counter()
-            for tenant in range(len(weights)):
-                agents = Agents(taken, weights, rate, args.seconds, args.seed, only=tenant)
-                alone += Counter(each.tenant for each in run(cluster(cell, throttle, 1), agents).finished)
+            together, alone = Counter[str](), Counter[str]()
+            for seed in range(1, args.seeds + 1):
+                starts = Agents(taken, weights, rate, args.seconds, seed)
+                together.update(each.tenant for each in run(cluster(cell, throttle, args.workers), starts).finished)
+                for tenant in range(len(weights)):
+                    starts = Agents(taken, weights, rate, args.seconds, seed, only=tenant)
+                    alone.update(each.tenant for each in run(cluster(cell, throttle, 1), starts).finished)
             shown = [f"{together[name]} ({alone[name]})" for name in sorted(together | alone)]
             print(f"| {load:g} | {throttle} | {' | '.join(shown)} |", flush=True)
 
@@ -135,7 +166,7 @@ def main() -> None:
     parser.add_argument("--loads", default="0.8,1.2,2")
     parser.add_argument("--throttles", default=";".join(THROTTLES))
     parser.add_argument("--seconds", type=float, default=2400.0)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--isolated", action="store_true")
     args = parser.parse_args()
     cell = CELLS[args.cell]
