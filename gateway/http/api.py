@@ -3,7 +3,7 @@
 Chat completions and completions are two; another one is a file beside them and a line in `application.py`.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -12,7 +12,7 @@ from fairlead.errors import FairleadError
 from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.core.call_events import OutputChunk
-from gateway.http.common_fields import Sender
+from gateway.http.common_fields import Sender, Wish
 
 
 class Generation(NamedTuple):
@@ -84,8 +84,14 @@ class ParsedRequest(Protocol):
     def generations(self) -> Sequence[Generation]:
         """Return the calls to make, at least one; raises InvalidRequest."""
 
-    def left_out(self, granted: Collection[str]) -> Sequence[str]:
-        """Return the known fields that have no effect; `granted` are the wishes that the chat template was given."""
+    def wishes(self) -> Sequence[Wish]:
+        """Return what the body wishes for."""
+
+    def left_out(self) -> Sequence[str]:
+        """Return the known fields that have no effect, beside those of wishes."""
+
+    def forget(self) -> None:
+        """Free what `answer` does not need: the calls go on for minutes, and a body may take many MiB."""
 
     def answer(self, call: Call) -> Answer:
         """Return the writer of the answer; `call` is the first one, which has begun."""

@@ -1,6 +1,6 @@
 """POST /v1/chat/completions."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -76,7 +76,7 @@ class ChatCompletionRequest(Parameters, kw_only=True):
         )
         return [Generation(prompt, drawn(sampling, number)) for number in range(self.n or 1)]
 
-    def left_out(self, granted: Collection[str]) -> list[str]:
+    def left_out(self) -> list[str]:
         """See ParsedRequest."""
         parts = [
             f"messages[{number}].content[{index}]"
@@ -84,12 +84,23 @@ class ChatCompletionRequest(Parameters, kw_only=True):
             if message.role == "tool"
             for index in media_in(message.content)  # of which the model is told no more than the type
         ]
-        return [*super().left_out(granted), *left_out_tools(self.tools), *parts]
+        return [*left_out_tools(self.tools), *parts]
+
+    def forget(self) -> None:
+        """See ParsedRequest."""
+        super().forget()
+        last = self.messages[-1:] if self.echo else []
+        self.messages = [Message(each.role, each.text("messages")) for each in last if each.role == "assistant"]
+        self.tool_choice = None
+        for tool in self.tools or ():
+            tool.function = None
+            if tool.custom is not None:
+                tool.custom.description = tool.custom.format = None
 
     def answer(self, call: Call) -> ChoicesAnswer:
         """See ParsedRequest."""
-        last, known = self.messages[-1], call.output_format
-        echoed = [last.text("messages")] * (self.n or 1) if self.echo and last.role == "assistant" else []
+        known = call.output_format
+        echoed = [message.text("messages") for message in self.messages] * (self.n or 1)
         logprobs = ChatLogprobs() if self.logprobs else None
         if not (known.tool_calls or known.reasoning or known.response_template):
             return ChoicesAnswer(FORM, call, self, echoed, logprobs)

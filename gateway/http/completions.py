@@ -87,6 +87,12 @@ class CompletionRequest(UnsupportedByCompletions, kw_only=True):
             for number in range(choices)
         ]
 
+    def forget(self) -> None:
+        """See ParsedRequest."""
+        super().forget()
+        if not self.echo:
+            self.prompt = ""
+
     def answer(self, call: Call) -> ChoicesAnswer:
         """See ParsedRequest."""
         prompts = [prompt if isinstance(prompt, str) else None for prompt in self._prompts()]

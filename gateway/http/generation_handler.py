@@ -21,6 +21,7 @@ from gateway.core.client_limits import HeldBytesLimiter
 from gateway.driver import CallDriver, CallerPort
 from gateway.http.api import Answer, Api, Generation, ParsedRequest
 from gateway.http.asgi import Headers
+from gateway.http.common_fields import Sender, Wish, without_effect
 from gateway.http.decoding import unknown_fields
 from gateway.http.event_stream import EventStream
 from gateway.http.logprobs import TextToken
@@ -141,7 +142,8 @@ class GenerationHandler:
         self._pinging: asyncio.Task[None] | None = None
         self._asked: ParsedRequest | None = None
         self._stream: EventStream | None = None  # None: the answer is written as a whole
-        self._unknown: Sequence[str] = ()  # fields of the body
+        self._wishes: Sequence[Wish] = ()  # of the body
+        self._left_out: Sequence[str] = ()  # fields of the body
         self._answer: Answer | None = None
         self._outputs: list[CollectedOutput] = []
         self._held = 0  # bytes of outputs
@@ -196,31 +198,37 @@ class GenerationHandler:
         body = await self._request.body(self._bodies)
         self._calls[0].body_bytes = len(body)
         asked = self._asked = self._api(body)
+        self._request.dialect = self._request.dialect.renamed(asked.names)
+        self._wishes, self._left_out = asked.wishes(), asked.left_out()
         if asked.stored_bytes:
             self._calls[0].body_bytes += asked.stored_bytes
             await self._bodies.turns.turn(self._request.payer, asked.stored_bytes)
         first, *others = asked.generations()
-        request = self._typed(self._calls[0], asked, first)
-        self._unknown = [*islice(unknown_fields(body, asked.body_type), MOST_IGNORED)]
+        sender = asked.sender(self._request.headers)
+        request = self._typed(self._calls[0], asked, first, sender)
+        self._left_out = [*self._left_out, *islice(unknown_fields(body, asked.body_type), MOST_IGNORED)]
         self._outputs = [CollectedOutput() for _ in range(1 + len(others))]
         if asked.is_streamed:
             self._stream = EventStream(self._request, self._headers)
             self._timer = self._loop.call_later(PING_SECONDS, self._ping, self._stream)
         for index, other in enumerate(others, 1):
-            self._begin(index, asked, other)
+            self._begin(index, asked, other, sender)
+        asked.forget()
         return request
 
-    def _begin(self, index: int, asked: ParsedRequest, generation: Generation) -> None:
+    def _begin(self, index: int, asked: ParsedRequest, generation: Generation, sender: Sender) -> None:
         """Begin a further call. Its request is made when it is asked for: of a long prompt not all copies at once."""
         call = new_call(self._calls[0].deadline)
         self._calls.append(call)
 
         async def receive() -> inference_pb2.GenerateRequest:
-            return self._typed(call, asked, generation)
+            return self._typed(call, asked, generation, sender)
 
         self._group.create_task(self._generate(index, receive))
 
-    def _typed(self, call: Call, asked: ParsedRequest, generation: Generation) -> inference_pb2.GenerateRequest:
+    def _typed(
+        self, call: Call, asked: ParsedRequest, generation: Generation, sender: Sender
+    ) -> inference_pb2.GenerateRequest:
         """Return the request of a call as it is over gRPC, and set what such a request does not say."""
         headers = self._request.headers
         each_token = asked.is_streamed and (asked.counts_tokens or headers.get(STREAMING) == EACH_TOKEN)
@@ -234,7 +242,7 @@ class GenerationHandler:
         )
         if interaction_header.HEADER in headers:
             message.interaction.CopyFrom(interaction_header.parse(headers[interaction_header.HEADER]))
-        call.user, call.session = asked.sender(headers)
+        call.user, call.session = sender
         call.repeats_tool_calls = call.fills_context = True
         return message
 
@@ -289,15 +297,12 @@ class GenerationHandler:
         if self._stream is not None and self._request.has_begun:
             await self._stream.close(self._writer().error(error))
         else:
-            if self._asked is not None:
-                self._request.dialect = self._request.dialect.renamed(self._asked.names)
             await self._request.refuse(error, self._calls[0].request_id, self._headers())
 
     def _headers(self) -> Headers:
         call = self._calls[0]
         headers = self._request.dialect.naming(call.request_id)
-        if self._asked is not None:
-            headers += left_out_header([*self._asked.left_out(call.granted), *self._unknown])
+        headers += left_out_header([*without_effect(self._wishes, call.granted), *self._left_out])
         if call.interaction_token:
             headers.append(interaction_header.header_of(call.interaction, call.interaction_token))
         if call.client:

@@ -1,6 +1,6 @@
 """POST /v1/messages: Anthropic's API."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -22,7 +22,6 @@ from gateway.http.common_fields import (
     named_by,
     session_of,
     thinking,
-    without_effect,
 )
 from gateway.http.constraint import of_schema
 from gateway.http.decoding import check_supported, decode
@@ -123,12 +122,12 @@ class Conversation(UnsupportedByMessages, kw_only=True):
         ]
         return wishes
 
-    def left_out(self, granted: Collection[str]) -> list[str]:
+    def left_out(self) -> list[str]:
         """See ParsedRequest."""
         blocks = [
             block for number, turn in enumerate(self.messages) for block in turn.left_out(f"messages[{number}].content")
         ]
-        return [*without_effect(self.wishes(), granted), *left_out_tools(self.tools), *blocks]
+        return [*left_out_tools(self.tools), *blocks]
 
 
 class MessagesRequest(Conversation, kw_only=True):
@@ -186,6 +185,11 @@ class MessagesRequest(Conversation, kw_only=True):
         if (form := form or self.output_format) is not None and not needs_call(prompt.chat.tool_choice):
             sampling.MergeFrom(of_schema(form.schema))  # an output that has to be a call has no text
         return [Generation(prompt, sampling)]
+
+    def forget(self) -> None:
+        """See ParsedRequest."""
+        self.messages = []
+        self.system = self.tools = self.metadata = self.cache_control = self.betas = None
 
     def answer(self, call: Call) -> MessageAnswer:
         """See ParsedRequest."""

@@ -1,6 +1,6 @@
 """What requests of chat completions and of completions have in common."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -16,7 +16,6 @@ from gateway.http.common_fields import (
     effort,
     thought,
     verbosity,
-    without_effect,
 )
 from gateway.http.constraint import ChatSchemaFormat, JsonObjectFormat, Schema, TextFormat, of_schema
 from serving.constraint import check_choices
@@ -167,9 +166,15 @@ class Parameters(Unsupported, kw_only=True):
             wishes.append(Wish("structured_outputs.disable_any_whitespace"))
         return wishes if self.web_search_options is None else [*wishes, Wish("web_search_options")]
 
-    def left_out(self, granted: Collection[str]) -> list[str]:
+    def left_out(self) -> list[str]:
         """See ParsedRequest."""
-        return without_effect(wishes, granted) if (wishes := self.wishes()) else []
+        return []
+
+    def forget(self) -> None:
+        """See ParsedRequest."""
+        self.service_tier = self.named_tier
+        for field in ("metadata", "prompt_cache_key", "web_search_options", *THOUGHTS):
+            setattr(self, field, None)
 
     def sampling(self, form: Format | None) -> common_pb2.SamplingParams:
         """Return how tokens are chosen for an output of the format `form`, with OpenAI's defaults.

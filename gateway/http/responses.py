@@ -1,7 +1,7 @@
 """OpenAI's Responses: POST /v1/responses, and GET and DELETE of those that are stored."""
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 
 import msgspec
@@ -11,7 +11,7 @@ from gateway.call import Call
 from gateway.core.response_store import ResponseStore, StoredResponse
 from gateway.core.session_tree import Session
 from gateway.http.api import Api, Generation
-from gateway.http.common_fields import Sender, ask
+from gateway.http.common_fields import Sender, Wish, ask
 from gateway.http.errors import PreviousResponseNotFound, ResponseNotFound
 from gateway.http.input_item import REFERENCE, add_items
 from gateway.http.item_references import resolved
@@ -63,9 +63,16 @@ class ResponseToGenerate:
         ask(chat, request.wishes())
         return [Generation(common_pb2.Prompt(chat=chat), request.sampling(choice))]
 
-    def left_out(self, granted: Collection[str]) -> Sequence[str]:
+    def wishes(self) -> Sequence[Wish]:
         """See ParsedRequest."""
-        return self._request.left_out(granted, self._tools)
+        return self._request.wishes()
+
+    def left_out(self) -> Sequence[str]:
+        """See ParsedRequest."""
+        return self._request.left_out(self._tools)
+
+    def forget(self) -> None:
+        """See ParsedRequest. The answer tells much of the body again, and is stored with what was said."""
 
     @cached_property
     def _tools(self) -> ResponseTools:

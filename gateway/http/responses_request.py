@@ -1,13 +1,12 @@
 """The requests for OpenAI's Responses."""
 
-from collections.abc import Collection
 from typing import Annotated, Any
 
 import msgspec
 
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
-from gateway.http.common_fields import Level, Maximum, OpenAIRequest, Wish, effort, verbosity, without_effect
+from gateway.http.common_fields import Level, Maximum, OpenAIRequest, Wish, effort, verbosity
 from gateway.http.constraint import JsonObjectFormat, SchemaFormat, TextFormat, TextOptions, of_schema
 from gateway.http.decoding import check_supported, decode
 from gateway.http.input_item import ADDITION, InputItem
@@ -88,12 +87,12 @@ class ResponsesRequest(UnsupportedByResponses, kw_only=True):
             wishes.append(Wish("context_management"))
         return wishes
 
-    def left_out(self, granted: Collection[str], tools: ResponseTools) -> list[str]:
+    def left_out(self, tools: ResponseTools) -> list[str]:
         """Return the known fields that have no effect; see ParsedRequest. `tools` are those of `known_tools`."""
         items = self.input if isinstance(self.input, list) else []
         calls = [f"input[{index}]" for index, item in enumerate(items) if item.is_left_out]
         parts = [f"input[{index}].output[{part}]" for index, item in enumerate(items) for part in item.left_out_parts]
-        return [*without_effect(self.wishes(), granted), *tools.left_out, *calls, *parts]
+        return [*tools.left_out, *calls, *parts]
 
     def known_tools(self) -> ResponseTools:
         """Return the tools by the names by which the model knows them, those with them that items of the input add."""

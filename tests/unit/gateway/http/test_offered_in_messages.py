@@ -94,7 +94,7 @@ def test_items_of_an_input_offer_tools() -> None:
 def test_additional_tools_say_nothing_and_are_not_left_out() -> None:
     asked = response({"type": "additional_tools", "tools": [FUNCTION, {"type": "web_search"}]})
     assert [said.content for said in asked.generations()[0].prompt.chat.messages] == ["x"]
-    assert asked.left_out(()) == ["input[1].tools[1]"]
+    assert asked.left_out() == ["input[1].tools[1]"]
 
 
 @pytest.mark.parametrize(
