@@ -7,12 +7,21 @@ from pathlib import Path
 from cli.writing import can_draw
 from fairlead.errors import InvalidRequest
 
+MOST_WORKERS = 1024
+
 
 def whole(text: str) -> int:
     """Parse an integer of at least 1."""
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not an integer of at least 1")
     return int(text)
+
+
+def pool_size(text: str) -> int:
+    """Parse a number of workers, at least 1 and at most MOST_WORKERS."""
+    if (workers := whole(text)) > MOST_WORKERS:
+        raise argparse.ArgumentTypeError(f"{text!r} workers are more than {MOST_WORKERS:,}, the largest pool")
+    return workers
 
 
 def wholes(text: str) -> list[int]:

@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from cli.option_types import above_zero, make_folder, whole
+from cli.option_types import above_zero, make_folder, pool_size, whole
 from fairlead.errors import InvalidRequest
 from serving.config import ConfigError, cost_function
 from simulation.hardware import GPUS, MODELS
@@ -51,7 +51,7 @@ def _add_workload_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_worker_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--workers", type=whole, default=1, help="number of workers, one GPU each (default: %(default)s)")
+    add("--workers", type=pool_size, default=1, help="number of workers, one GPU each (default: %(default)s)")
     add("--gpu", choices=sorted(GPUS), help=f"GPU of each worker (default: {GPU})")
     add("--model", choices=sorted(MODELS), help=f"model that is served (default: {MODEL})")
     add("--profile", type=Path, help="measured step times (from fairlead calibrate) instead of GPU and model")

@@ -18,7 +18,7 @@ from cli import endpoint
 from cli.beside import parse_engines, told, with_events
 from cli.envoy_stack import EnvoyStack
 from cli.listener import check_addresses
-from cli.option_types import whole
+from cli.option_types import pool_size
 from cli.service_process import ending_signals
 from cli.stack import Stack
 from serving import model_name
@@ -40,7 +40,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = commands.add_parser("up", help="start gateway, scheduler and workers on this machine")
     parser.add_argument(
         "--workers",
-        type=whole,
+        type=pool_size,
         default=min(2, os.cpu_count() or 1),
         help="number of workers (default: %(default)s)",
     )

@@ -206,7 +206,7 @@ def test_impossible_options_are_refused_in_one_line(
     ("option", "value"),
     [
         *[("--workers", "0"), ("--limit", "-3"), ("--speed", "0"), ("--speed", "inf"), ("--kv-tokens", "many")],
-        *[("--processes", "0"), ("--token-budget", "0"), ("--block-tokens", "-1")],
+        *[("--processes", "0"), ("--token-budget", "0"), ("--block-tokens", "-1"), ("--workers", "1025")],
     ],
 )
 def test_an_option_that_makes_no_sense_is_named(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:

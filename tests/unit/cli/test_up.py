@@ -214,8 +214,11 @@ def test_a_value_that_fits_no_field_is_one_line(shared: tuple[Command, Running])
     assert "Traceback" not in failed.stderr
 
 
-def test_no_workers_is_wrong_usage(command: Command) -> None:
-    assert command.call("up", "--workers", "0").returncode == 2
+@pytest.mark.parametrize("workers", ["0", "9999999999"])
+def test_a_number_of_workers_that_no_pool_has_is_wrong_usage(workers: str, command: Command) -> None:
+    refused = command.call("up", "--workers", workers)
+    assert refused.returncode == 2
+    assert "--workers" in refused.stderr.splitlines()[-1]
 
 
 def test_with_tls_the_addresses_to_open_are_https(tmp_path: Path) -> None:
