@@ -191,6 +191,11 @@ class BudgetAccounts:
         found = self._accounts.setdefault(account.key, _Account(account))
         found.refused, found.refused_until = 0, now + LONGEST_PATIENCE / 2
 
+    def is_cut_off(self, account: BudgetAccount, now: float) -> bool:
+        """Return whether the ledger did not answer the last request, and the next one is not due yet."""
+        found = self._accounts.get(account.key)
+        return found is not None and not found.refused and now < found.refused_until
+
     def check_invariants(self) -> None:
         for key, found in self._accounts.items():
             assert all(amount >= 0 for amount in found.own.values()), f"{key}: {found.own}"

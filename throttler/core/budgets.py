@@ -280,20 +280,26 @@ class Budgets:
             wait = self.accounts.wait(account, amount, now)
             advice = f"retry in {wait:.1f} s"
         left = max(0, account.limit - self.accounts.used(account, now))
-        message = f"{_over(limit, amount)}, and {shown(budget.measure, left)} are left; {advice}"
+        if amount > left:
+            need, obstacle = _need(limit, amount, "is over"), ""
+        else:  # only a lease is lacking
+            is_silent = self.accounts.is_cut_off(account, now)
+            cause = "does not answer" if is_silent else "has lent it to other processes"
+            need, obstacle = _need(limit, amount, "cannot use"), f", but the ledger {cause}"
+        message = f"{need}, and {shown(budget.measure, left)} are left{obstacle}; {advice}"
         return Rejected(OUTCOMES.get(budget.per, Outcome.THROTTLED_USER), wait, message, account.limit)
 
     def _never_admitted(self, limit: _Limit, amount: int, now: float) -> Rejected:
         """Return the refusal of a call that no waiting helps: nobody is to repeat it."""
         wait = self.accounts.wait(limit.account, amount, now)
-        message = f"{_over(limit, amount)}, which is more than all of it; ask for fewer tokens"
+        message = f"{_need(limit, amount, 'is over')}, which is more than all of it; ask for fewer tokens"
         return Rejected(Outcome.REJECTED_INVALID, wait, message, limit.account.limit)
 
 
-def _over(limit: _Limit, amount: int) -> str:
+def _need(limit: _Limit, amount: int, why: str) -> str:
     budget, unit = limit.budget, UNITS[limit.budget.measure]
-    excess = f"{limit.whose} is over {budget.name}={shown(budget.measure, limit.account.limit)}"
-    return f"{excess}: the call is expected to need {shown(budget.measure, amount)} {unit}"
+    refusal = f"{limit.whose} {why} {budget.name}={shown(budget.measure, limit.account.limit)}"
+    return f"{refusal}: the call is expected to need {shown(budget.measure, amount)} {unit}"
 
 
 def _account(budget: Budget, per: str, subject: str, limit: int) -> BudgetAccount:

@@ -109,6 +109,7 @@ async def test_without_its_ledger_a_process_goes_on_within_its_lease_and_is_exac
         refused = await sharers[0].throttler.decide(Arrival(ANN, prompt_tokens=5_000))
         assert isinstance(refused, Rejected)
         assert refused.retry_after < 5, "the ledger may be back soon"
+        assert "are left, but the ledger does not answer; retry in 1.0 s" in refused.message
         for link in links:
             link.is_away = False
         await eventually_admitted(sharers[0], LIMIT - before - during - 2 * LIMIT // PARTS)
