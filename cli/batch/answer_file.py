@@ -50,8 +50,12 @@ class AnswerFile:
         """Add an answer; from then on it is done. Raises OSError if the line cannot be written."""
         line = json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace") + b"\n"
         with self._lock:
-            while line:
-                line = line[os.write(self._descriptor, line) :]
+            try:
+                while line:
+                    line = line[os.write(self._descriptor, line) :]
+            except OSError as error:
+                reason = f"{error.strerror}; when that is mended, the same command goes on"
+                raise OSError(error.errno, reason, str(self._path)) from error
             self._done.add(key(answer["custom_id"]))
 
     def _remove_torn_line(self) -> None:

@@ -4,6 +4,7 @@ import codecs
 import json
 import os
 import random
+import resource
 import signal
 import socket
 import threading
@@ -211,6 +212,22 @@ def test_a_torn_last_line_is_removed_and_whole_lines_stay(
         assert len(file) == len(whole)
         file.append({"id": "", "custom_id": "one more line", "response": None})
     assert [json.loads(each)["custom_id"] for each in path.read_bytes().splitlines()] == [*whole, "one more line"]
+
+
+def test_a_file_that_takes_no_more_is_named_and_keeps_its_whole_lines(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with AnswerFile(path) as file:
+        file.append({"id": "", "custom_id": "whole", "response": None})
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 5, hard))
+        try:
+            with pytest.raises(OSError, match="the same command goes on") as failed:
+                file.append({"id": "", "custom_id": "torn", "response": None})
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert failed.value.filename == str(path)
+    with AnswerFile(path) as file:
+        assert [file.has("whole"), file.has("torn")] == [True, False]
 
 
 @pytest.mark.parametrize("end", ["", "\n"])
