@@ -89,18 +89,22 @@ class ChatCompletionRequest(Parameters, kw_only=True):
     def forget(self) -> None:
         """See ParsedRequest."""
         super().forget()
-        last = self.messages[-1:] if self.echo else []
-        self.messages = [Message(each.role, each.text("messages")) for each in last if each.role == "assistant"]
+        self.messages = [Message(each.role, each.text("messages")) for each in self._continued]
         self.tool_choice = None
         for tool in self.tools or ():
             tool.function = None
             if tool.custom is not None:
                 tool.custom.description = tool.custom.format = None
 
+    @property
+    def _continued(self) -> list[Message]:
+        """The last message, if the answer is to begin with it."""
+        return [last for last in self.messages[-1:] if self.echo and last.role == "assistant"]
+
     def answer(self, call: Call) -> ChoicesAnswer:
         """See ParsedRequest."""
         known = call.output_format
-        echoed = [message.text("messages") for message in self.messages] * (self.n or 1)
+        echoed = [each.text("messages") for each in self._continued] * (self.n or 1)
         logprobs = ChatLogprobs() if self.logprobs else None
         if not (known.tool_calls or known.reasoning or known.response_template):
             return ChoicesAnswer(FORM, call, self, echoed, logprobs)
