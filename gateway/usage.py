@@ -93,6 +93,7 @@ class UsageLedger:
             self._most_names, self._kept_days = MOST_NAMES_IN_MEMORY, KEPT_DAYS_IN_MEMORY
         self.written: Callable[[Iterable[UsageKey]], None] = lambda keys: None  # called after each write
         self._is_failing = False  # the last write failed, and the log says so
+        self._one_write = asyncio.Lock()
         self._lock = threading.Lock()
         self._database = sqlite3.connect(path or ":memory:", timeout=BUSY_SECONDS, check_same_thread=False)
         self._database.execute("PRAGMA journal_mode = WAL")
@@ -145,17 +146,18 @@ class UsageLedger:
 
     async def store(self) -> None:
         """Write what was added; it is kept if that fails. A write that began is ended if its caller is cancelled."""
-        if not self._new:
-            return
-        new, self._new = self._new, {}
-        writing = asyncio.ensure_future(asyncio.to_thread(self._write, new))
-        try:
-            await asyncio.wait([writing])
-        finally:
-            await asyncio.wait([writing])
-            with self._keeping(new):
-                writing.result()
-                self.written(new)
+        async with self._one_write:  # what another write has taken may come back
+            if not self._new:
+                return
+            new, self._new = self._new, {}
+            writing = asyncio.ensure_future(asyncio.to_thread(self._write, new))
+            try:
+                await asyncio.wait([writing])
+            finally:
+                await asyncio.wait([writing])
+                with self._keeping(new):
+                    writing.result()
+                    self.written(new)
 
     @contextmanager
     def _keeping(self, new: Mapping[UsageKey, UsageSums]) -> Iterator[None]:

@@ -109,6 +109,25 @@ async def test_a_write_that_began_is_ended_and_told_of_when_its_caller_is_cancel
     assert [row.calls for row in await ledger.rows("")] == [5]
 
 
+async def test_rows_wait_for_a_write_that_fails_and_hold_what_it_had_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usage, "BUSY_SECONDS", 0.01)
+    path = str(tmp_path / "usage")
+    ledger = UsageLedger(path)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    ledger.add("t/u", "a", "m", 0.0, sums(1))
+    with ledger._lock:  # its thread has to wait
+        storing = asyncio.create_task(ledger.store())
+        await asyncio.sleep(0)
+        ledger.add("t/u", "a", "m", 0.0, sums(2))
+        reading = asyncio.create_task(ledger.rows(""))
+        await asyncio.sleep(0)
+    storing.add_done_callback(lambda _: other.execute("ROLLBACK"))  # before the next write begins
+    assert [row.calls for row in await reading] == [3]
+
+
 async def test_names_that_are_made_up_take_a_bounded_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(usage, "MOST_NAMES_IN_MEMORY", 3)
     ledger = UsageLedger("")
