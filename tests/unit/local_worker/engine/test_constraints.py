@@ -233,9 +233,10 @@ def steps_of_another(sandbox: Sandbox, constraint: Constraint) -> tuple[int, flo
 
 
 def test_masks_that_take_long_take_no_step_of_another_output_and_no_time_of_its_steps(sandbox: Sandbox) -> None:
-    steps, seconds = steps_of_another(sandbox, OBJECT)
-    attacked, attacked_seconds = steps_of_another(sandbox, AMBIGUOUS)
-    assert steps == attacked == 60
+    runs = [[steps_of_another(sandbox, constraint) for constraint in (OBJECT, AMBIGUOUS)] for _ in range(5)]
+    assert all(steps == 60 for run in runs for steps, _ in run)
+    # The least of each: whatever else a busy machine does makes runs of a hundredth of a second longer.
+    seconds, attacked_seconds = (min(seconds for _, seconds in each) for each in zip(*runs, strict=True))
     assert attacked_seconds < 1.5 * seconds
 
 
