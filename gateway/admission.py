@@ -145,7 +145,8 @@ class Admission:
             cache_scope=self._cache_scope(identity),
             public_system=begins_publicly(request.prompt, self._profiles.app(call.app).public_system),
         )
-        encoded = await self._cluster.encode(to_encode, call.deadline)
+        encode = partial(self._cluster.encode, to_encode, call.deadline)
+        encoded = await (encode() if call.encoding is None else call.encoding.get(encode))
         call.waiting.close()
         check_rendered(request.prompt.chat, encoded)
         call.granted = frozenset(encoded.granted)

@@ -13,6 +13,7 @@ from fairlead.output.call_id import call_id
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
 from gateway.core.call_events import TOKENS
 from gateway.core.session_tree import Session
+from gateway.prompt_encoding import PromptEncoding
 from gateway.tenants import CallerIdentity
 from serving.sampling_params import SamplingParams
 from serving.service_tiers import DEFAULT, FLEX
@@ -71,6 +72,7 @@ class Call:
     request: inference_pb2.GenerateRequest = field(init=False, repr=False)
     user: str = ""  # named in the request; counts if the key may name users and the credentials name none
     session: Session | None = None  # identifies the interaction if `request` has none
+    encoding: PromptEncoding | None = None  # of the prompt, if other calls have the same
     repeats_tool_calls: bool = False  # by ids that the gateway made, which tell of the interaction as well
     fills_context: bool = False  # max_tokens is a maximum, by default what the prompt leaves of the context
     # As admitted.
@@ -90,7 +92,7 @@ class Call:
 
     def drop_request(self) -> None:
         """Free the memory of the request: its prompt is tokenized, or the call has ended."""
-        self.request = inference_pb2.GenerateRequest()
+        self.request, self.encoding = inference_pb2.GenerateRequest(), None
 
     def unix_time(self) -> int:
         """Return the time in Unix nanoseconds as the call's arrival and a monotonic clock tell it.

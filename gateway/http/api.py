@@ -13,6 +13,7 @@ from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.core.call_events import OutputChunk
 from gateway.http.common_fields import Sender, Wish
+from gateway.prompt_encoding import PromptEncoding
 
 
 class Generation(NamedTuple):
@@ -20,6 +21,7 @@ class Generation(NamedTuple):
 
     prompt: common_pb2.Prompt
     sampling: common_pb2.SamplingParams
+    encoding: PromptEncoding | None = None  # of the prompt, if other calls have the same
 
 
 class Answer(Protocol):

@@ -10,8 +10,8 @@ from fairlead.errors import InvalidRequest
 from gateway.call import Call
 from gateway.http.api import Generation
 from gateway.http.chat_prompt import Message, chat_prompt, media_in
-from gateway.http.choices import ChoicesAnswer, ChoicesFormat
-from gateway.http.common_fields import Maximum, bounded, drawn
+from gateway.http.choices import ChoicesAnswer, ChoicesFormat, choices
+from gateway.http.common_fields import Maximum, bounded
 from gateway.http.decoding import check_supported, decode
 from gateway.http.logprobs import ChatLogprobs
 from gateway.http.parameters import HARMLESS, Alternatives, Parameters, Unsupported
@@ -74,7 +74,7 @@ class ChatCompletionRequest(Parameters, kw_only=True):
             choice,
             self.wishes(),
         )
-        return [Generation(prompt, drawn(sampling, number)) for number in range(self.n or 1)]
+        return choices(prompt, sampling, self.n or 1)
 
     def left_out(self) -> list[str]:
         """See ParsedRequest."""

@@ -12,12 +12,16 @@ import msgspec
 
 from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason
+from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.core.call_events import OutputChunk
+from gateway.http.api import Generation
+from gateway.http.common_fields import SEEDS
 from gateway.http.dialect import OPENAI
 from gateway.http.logprobs import Logprobs, prompt_text
 from gateway.http.parameters import Parameters
 from gateway.http.sse import DONE, event
+from gateway.prompt_encoding import PromptEncoding
 
 NOTHING = OutputChunk(b"", "", ())
 NO_LOGPROBS = b',"logprobs":null'
@@ -37,6 +41,21 @@ class ChoicesFormat:
     close: bytes
     last: bytes  # where no text is left
     choice: Callable[[str], dict[str, Any]]  # the text of a whole answer
+
+
+def choices(prompt: common_pb2.Prompt, sampling: common_pb2.SamplingParams, number: int) -> list[Generation]:
+    """Return the calls for `number` choices of a prompt. Of a given seed, each draws with one of its own."""
+    encoding = PromptEncoding() if number > 1 else None
+    return [Generation(prompt, _drawn(sampling, index), encoding) for index in range(number)]
+
+
+def _drawn(sampling: common_pb2.SamplingParams, number: int) -> common_pb2.SamplingParams:
+    if number == 0 or not sampling.HasField("seed"):
+        return sampling
+    other = common_pb2.SamplingParams()
+    other.CopyFrom(sampling)
+    other.seed = (sampling.seed + number) % SEEDS
+    return other
 
 
 class ChoicesAnswer:

@@ -229,16 +229,6 @@ def bounded(maximum: int) -> int:
     return min(maximum, 2**32 - 1)
 
 
-def drawn(sampling: common_pb2.SamplingParams, number: int) -> common_pb2.SamplingParams:
-    """Return `sampling` for choice `number` of a prompt: of a given seed, each choice draws with one of its own."""
-    if number == 0 or not sampling.HasField("seed"):
-        return sampling
-    other = common_pb2.SamplingParams()
-    other.CopyFrom(sampling)
-    other.seed = (sampling.seed + number) % SEEDS
-    return other
-
-
 class OpenAIRequest(Sampling, kw_only=True):
     """The fields that all of OpenAI's bodies have: the model, the user and whether the answer is streamed.
 

@@ -11,8 +11,8 @@ from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.core.call_events import OutputChunk
 from gateway.http.api import Generation
-from gateway.http.choices import ChoicesAnswer, ChoicesFormat
-from gateway.http.common_fields import Natural, drawn
+from gateway.http.choices import ChoicesAnswer, ChoicesFormat, choices
+from gateway.http.common_fields import Natural
 from gateway.http.decoding import check_supported, decode
 from gateway.http.logprobs import TextLogprobs
 from gateway.http.parameters import HARMLESS, MAX_CALLS, Alternatives, Parameters, Unsupported
@@ -68,12 +68,12 @@ class CompletionRequest(UnsupportedByCompletions, kw_only=True):
 
     def generations(self) -> Sequence[Generation]:
         """See ParsedRequest."""
-        prompts, choices = self._prompts(), self.n or 1
-        if len(prompts) * choices > MAX_CALLS:
+        prompts, number = self._prompts(), self.n or 1
+        if len(prompts) * number > MAX_CALLS:
             limit = f"a request may ask for at most {MAX_CALLS} choices"
-            raise InvalidRequest(f"{limit}, got {len(prompts)} prompts with n = {choices}", "prompt")
+            raise InvalidRequest(f"{limit}, got {len(prompts)} prompts with n = {number}", "prompt")
         if self.echo:
-            _check_echo(sum(len(prompt) for prompt in prompts) * choices)
+            _check_echo(sum(len(prompt) for prompt in prompts) * number)
         sampling = self.sampling(self.response_format)
         if self.logprobs is not None:
             sampling.logprobs = self.logprobs
@@ -81,11 +81,7 @@ class CompletionRequest(UnsupportedByCompletions, kw_only=True):
                 sampling.prompt_logprobs = self.logprobs
         if self._is_only_echo:
             sampling.max_tokens = 1
-        return [
-            Generation(prompt, drawn(sampling, number))
-            for prompt in map(self._prompt, prompts)
-            for number in range(choices)
-        ]
+        return [call for prompt in map(self._prompt, prompts) for call in choices(prompt, sampling, number)]
 
     def forget(self) -> None:
         """See ParsedRequest."""

@@ -145,6 +145,7 @@ class GenerationHandler:
         self._wishes: Sequence[Wish] = ()  # of the body
         self._left_out: Sequence[str] = ()  # fields of the body
         self._answer: Answer | None = None
+        self._waiting: dict[int, Generation] = {}  # by index: calls whose requests are not made yet
         self._outputs: list[CollectedOutput] = []
         self._held = 0  # bytes of outputs
 
@@ -204,6 +205,7 @@ class GenerationHandler:
             self._calls[0].body_bytes += asked.stored_bytes
             await self._bodies.turns.turn(self._request.payer, asked.stored_bytes)
         first, *others = asked.generations()
+        self._waiting = dict(enumerate(others, 1))
         sender = asked.sender(self._request.headers)
         request = self._typed(self._calls[0], asked, first, sender)
         self._left_out = [*self._left_out, *islice(unknown_fields(body, asked.body_type), MOST_IGNORED)]
@@ -211,18 +213,18 @@ class GenerationHandler:
         if asked.is_streamed:
             self._stream = EventStream(self._request, self._headers)
             self._timer = self._loop.call_later(PING_SECONDS, self._ping, self._stream)
-        for index, other in enumerate(others, 1):
-            self._begin(index, asked, other, sender)
+        for index in self._waiting:
+            self._begin(index, asked, sender)
         asked.forget()
         return request
 
-    def _begin(self, index: int, asked: ParsedRequest, generation: Generation, sender: Sender) -> None:
+    def _begin(self, index: int, asked: ParsedRequest, sender: Sender) -> None:
         """Begin a further call. Its request is made when it is asked for: of a long prompt not all copies at once."""
         call = new_call(self._calls[0].deadline)
         self._calls.append(call)
 
         async def receive() -> inference_pb2.GenerateRequest:
-            return self._typed(call, asked, generation, sender)
+            return self._typed(call, asked, self._waiting.pop(index), sender)
 
         self._group.create_task(self._generate(index, receive))
 
@@ -243,6 +245,7 @@ class GenerationHandler:
         if interaction_header.HEADER in headers:
             message.interaction.CopyFrom(interaction_header.parse(headers[interaction_header.HEADER]))
         call.user, call.session = sender
+        call.encoding = generation.encoding
         call.repeats_tool_calls = call.fills_context = True
         return message
 

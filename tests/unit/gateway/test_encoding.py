@@ -2,13 +2,14 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Callable
 
 import grpc
 import pytest
 from opentelemetry.metrics import get_meter
 
-from fairlead.errors import InvalidRequest, TooLong
+from fairlead.errors import InvalidRequest, TooLong, Unavailable
 from fairlead.prompt import as_chat, as_prompt
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc, scheduler_pb2, worker_pb2, worker_pb2_grpc
 from gateway.admission import Admission
@@ -16,7 +17,11 @@ from gateway.call import Call
 from gateway.call_log import CallLog
 from gateway.core.client_limits import HeldBytesLimiter
 from gateway.driver import CallDrivers
+from gateway.http.api import ParsedRequest
+from gateway.http.chat_completions import chat_completions
+from gateway.http.completions import completions
 from gateway.metrics import CallMetrics
+from gateway.prompt_encoding import PromptEncoding
 from gateway.service import InferenceService, add_inference_to_server
 from gateway.tenants import Credentials
 from gateway.upstream.cluster import LONG_PROMPT, Cluster
@@ -80,11 +85,12 @@ def admitted(
     user: str,
     prompt: str | common_pb2.Prompt,
     interaction: inference_pb2.Interaction | None = None,
+    encoding: PromptEncoding | None = None,
 ) -> asyncio.Task[worker_pb2.Submit]:
     request = inference_pb2.GenerateRequest(
         prompt=as_prompt(prompt) if isinstance(prompt, str) else prompt, interaction=interaction
     )
-    call = Call(request_id=user, deadline=None)
+    call = Call(request_id=user, deadline=None, encoding=encoding)
 
     async def receive() -> inference_pb2.GenerateRequest:
         return request
@@ -107,6 +113,56 @@ async def test_a_clients_long_prompts_are_tokenized_one_after_the_other(
     tokenizer.allowed.release()
     await asyncio.gather(*many, short, other)
     assert [tokenizer.asked.get_nowait() for _ in range(tokenizer.asked.qsize())] == ["default/many"] * 4
+
+
+async def test_a_prompt_of_several_calls_is_tokenized_once(admission: Admission, tokenizer: HeldTokenizer) -> None:
+    encoding = PromptEncoding()
+    calls = [admitted(admission, "many", LONG, encoding=encoding) for _ in range(5)]
+    await tokenizer.asked.get()
+    calls[0].cancel()  # the others need what it has begun
+    tokenizer.allowed.release()
+    assert [(await call).token_ids for call in calls[1:]] == [b"1234"] * 4
+    assert (await admitted(admission, "many", LONG, encoding=encoding)).token_ids == b"1234"
+    assert tokenizer.asked.empty()
+
+
+async def test_a_prompt_is_not_tokenized_for_nobody(admission: Admission, tokenizer: HeldTokenizer) -> None:
+    encoding = PromptEncoding()
+    calls = [admitted(admission, "many", LONG, encoding=encoding) for _ in range(2)]
+    await tokenizer.asked.get()
+    for call in calls:
+        call.cancel()
+    await asyncio.wait(calls)
+    other, later = admitted(admission, "many", LONG), admitted(admission, "many", LONG, encoding=encoding)
+    tokenizer.allowed.release()
+    assert [(await call).token_ids for call in (other, later)] == [b"1234"] * 2
+
+
+async def test_all_calls_learn_that_their_prompt_cannot_be_tokenized(
+    admission: Admission, tokenizer: HeldTokenizer
+) -> None:
+    encoding = PromptEncoding()
+    calls = [admitted(admission, "many", LONG, encoding=encoding) for _ in range(2)]
+    await tokenizer.asked.get()
+    await tokenizer.server.stop(0)
+    for call in calls:
+        with pytest.raises(Unavailable):
+            await call
+
+
+@pytest.mark.parametrize(
+    ("read", "body", "prompts"),
+    [
+        (chat_completions, {"messages": [{"role": "user", "content": "x"}], "n": 3}, [0, 0, 0]),
+        (completions, {"prompt": ["x", "y"], "n": 2}, [0, 0, 1, 1]),
+        (completions, {"prompt": ["x", "y"]}, [0, 1]),
+    ],
+)
+def test_the_choices_of_a_prompt_share_its_tokens(
+    read: Callable[[bytes], ParsedRequest], body: dict[str, object], prompts: list[int]
+) -> None:
+    shared = [call.encoding or call for call in read(json.dumps(body).encode()).generations()]
+    assert [list(dict.fromkeys(map(id, shared))).index(id(each)) for each in shared] == prompts
 
 
 @pytest.mark.parametrize("end", [False, True])
