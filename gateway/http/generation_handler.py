@@ -200,7 +200,7 @@ class GenerationHandler:
         self._calls[0].body_bytes = len(body)
         asked = self._asked = self._api(body)
         self._request.dialect = self._request.dialect.renamed(asked.names)
-        self._wishes, self._left_out = asked.wishes(), asked.left_out()
+        self._wishes, self._left_out = asked.wishes(), asked.left_out()[:MOST_IGNORED]
         if asked.stored_bytes:
             self._calls[0].body_bytes += asked.stored_bytes
             await self._bodies.turns.turn(self._request.payer, asked.stored_bytes)

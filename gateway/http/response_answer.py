@@ -13,7 +13,7 @@ from gateway.core.call_events import OutputChunk
 from gateway.http.dialect import OPENAI_RESPONSES
 from gateway.http.response_items import REASONING, SUMMARY, Event, ResponseItems
 from gateway.http.response_tools import ResponseTools
-from gateway.http.responses_request import ReasoningWishes, ResponsesRequest
+from gateway.http.responses_request import AskedAnswer
 from gateway.http.sse import named_event
 
 
@@ -25,19 +25,19 @@ class ResponseAnswer:
 
     def __init__(
         self,
-        request: ResponsesRequest,
+        asked: AskedAnswer,
         tools: ResponseTools,
         call: Call,
         keep: Callable[[bytes, common_pb2.ChatMessage], bool],
     ) -> None:
-        self._request = request
+        self._asked = asked
         self._call = call
         self._keep = keep
         self._items = ResponseItems(
             call,
             tools,
-            most_calls=1 if request.parallel_tool_calls is False else None,
-            reasoning=SUMMARY if request.wants_summary else REASONING,
+            most_calls=1 if asked.is_single else None,
+            reasoning=SUMMARY if asked.wants_summary else REASONING,
         )
         self._events = 0
 
@@ -77,7 +77,7 @@ class ResponseAnswer:
         output = self._items.described(status)
         response = self._response(status, output)
         body = msgspec.json.encode(response)
-        if self._request.is_to_be_stored and not self._keep(body, self._items.message()):
+        if self._asked.is_to_be_stored and not self._keep(body, self._items.message()):
             return msgspec.json.encode({**response, "store": False})
         return body
 
@@ -105,7 +105,7 @@ class ResponseAnswer:
         return self._events - 1
 
     def _response(self, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
-        asked, call = self._request, self._call
+        repeated, call = self._asked.repeated, self._call
         return {
             "id": response_id(call),
             "object": "response",
@@ -115,23 +115,23 @@ class ResponseAnswer:
             "conversation": None,
             "error": None,
             "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
-            "instructions": asked.instructions,
-            "max_output_tokens": asked.max_output_tokens,
-            "metadata": asked.metadata or {},
+            "instructions": repeated["instructions"],
+            "max_output_tokens": repeated["max_output_tokens"],
+            "metadata": repeated["metadata"],
             "model": call.model,
             "output": output,
-            "reasoning": asked.reasoning or ReasoningWishes(),
-            "parallel_tool_calls": asked.parallel_tool_calls is not False,
-            "previous_response_id": asked.previous_response_id,
-            "store": asked.is_to_be_stored,
-            "temperature": 1.0 if asked.temperature is None else asked.temperature,
-            "text": {"format": asked.format, "verbosity": asked.text and asked.text.verbosity},
-            "tool_choice": asked.tool_choice or "auto",
-            "tools": [tool.described() for tool in asked.tools or () if tool.is_known],
-            "top_p": 1.0 if asked.top_p is None else asked.top_p,
+            "reasoning": repeated["reasoning"],
+            "parallel_tool_calls": repeated["parallel_tool_calls"],
+            "previous_response_id": repeated["previous_response_id"],
+            "store": repeated["store"],
+            "temperature": repeated["temperature"],
+            "text": repeated["text"],
+            "tool_choice": repeated["tool_choice"],
+            "tools": repeated["tools"],
+            "top_p": repeated["top_p"],
             "truncation": "disabled",
             "usage": None if status == "in_progress" else _usage(call),
-            "user": asked.user,
+            "user": repeated["user"],
         }
 
 

@@ -85,6 +85,10 @@ class ResponseTools:
         self._check(sum(len(tool.tools or (tool,)) for tool in more), place)
         self._add(more, place, "")
 
+    def forget(self) -> None:
+        """Free what is told of the tools; their names are kept."""
+        self.offered = []
+
     def called(self, name: str) -> OfferedTool:
         """Return the tool that the model calls `name`."""
         return self._known.get(name, OfferedTool(name))

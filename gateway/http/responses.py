@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 
 import msgspec
 
@@ -16,7 +16,6 @@ from gateway.http.errors import PreviousResponseNotFound, ResponseNotFound
 from gateway.http.input_item import REFERENCE, add_items
 from gateway.http.item_references import resolved
 from gateway.http.response_answer import ResponseAnswer, response_id
-from gateway.http.response_tools import ResponseTools
 from gateway.http.responses_request import ResponsesRequest, read
 from gateway.tenants import CallerIdentity, Credentials
 
@@ -39,8 +38,11 @@ class ResponseToGenerate:
         self.counts_tokens = request.counts_tokens
         self.names = request.names
         self._request = request
+        self._tools = request.known_tools()
+        self._asked = request.answer()
         self._previous = previous
         self._store = store
+        self._conversation = b""  # up to the response, which is stored after it
 
     @property
     def stored_bytes(self) -> int:
@@ -56,10 +58,16 @@ class ResponseToGenerate:
         """See ParsedRequest. Instructions are those of this request alone."""
         request, tools = self._request, self._tools
         choice = tools.choice(request.tool_choice, request.parallel_tool_calls)
+        history = common_pb2.Chat()
+        if self._previous is not None:
+            history.MergeFromString(self._previous.conversation)
+        add_items(history.messages, request.items(), "input")
+        if self._asked.is_to_be_stored:
+            self._conversation = history.SerializeToString()
         chat = common_pb2.Chat(tools=tools.allowed(request.tool_choice), tool_choice=choice)
         if request.instructions:
             chat.messages.add(role="system", content=request.instructions)
-        self._append_history(chat)
+        chat.MergeFrom(history)
         ask(chat, request.wishes())
         return [Generation(common_pb2.Prompt(chat=chat), request.sampling(choice))]
 
@@ -72,34 +80,23 @@ class ResponseToGenerate:
         return self._request.left_out(self._tools)
 
     def forget(self) -> None:
-        """See ParsedRequest. The answer tells much of the body again, and is stored with what was said."""
-
-    @cached_property
-    def _tools(self) -> ResponseTools:
-        return self._request.known_tools()
+        """See ParsedRequest. What was said is kept as long as the response is to be stored with it."""
+        self._request, self._previous = ResponsesRequest(input=""), None
+        self._tools.forget()
 
     def answer(self, call: Call) -> ResponseAnswer:
         """See ParsedRequest."""
-        return ResponseAnswer(self._request, self._tools, call, partial(self._keep, call))
+        return ResponseAnswer(self._asked, self._tools, call, partial(self._keep, call))
 
     def _keep(self, call: Call, body: bytes, message: common_pb2.ChatMessage) -> bool:
-        chat = common_pb2.Chat()
-        self._append_history(chat)
-        chat.messages.append(message)
         response = StoredResponse(
             id=response_id(call),
             client=call.client,
             interaction=call.interaction,
             body=body,
-            conversation=chat.SerializeToString(),
+            conversation=self._conversation + common_pb2.Chat(messages=[message]).SerializeToString(),
         )
         return self._store.add(response, time.monotonic())
-
-    def _append_history(self, chat: common_pb2.Chat) -> None:
-        """Append what was said so far. What was said before is not kept for long: many calls may continue it."""
-        if self._previous is not None:
-            chat.MergeFromString(self._previous.conversation)
-        add_items(chat.messages, self._request.items(), "input")
 
 
 class ResponseEndpoints:

@@ -1,6 +1,7 @@
 """The requests for OpenAI's Responses."""
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -28,6 +29,9 @@ HARMLESS: dict[str, tuple[Any, ...]] = {
     "top_logprobs": (0,),
 }
 LOGPROBS = "message.output_text.logprobs"
+# Bytes that a response may repeat of its request, beside what the prompt may hold: they are kept while it is generated.
+MOST_REPEATED = 256 * 1024
+OF_PROMPT = ("instructions", "tools")
 
 
 class ReasoningWishes(msgspec.Struct):
@@ -36,6 +40,15 @@ class ReasoningWishes(msgspec.Struct):
     effort: Level | None = None
     summary: Level | None = None
     generate_summary: Level | None = None  # an older name of `summary`
+
+
+class AskedAnswer(NamedTuple):
+    """What a request says about its answer."""
+
+    repeated: Mapping[str, msgspec.Raw]  # the fields of the request that a response repeats, as JSON
+    is_single: bool  # at most one tool is called
+    wants_summary: bool
+    is_to_be_stored: bool
 
 
 class ResponsesRequest(UnsupportedByResponses, kw_only=True):
@@ -73,6 +86,30 @@ class ResponsesRequest(UnsupportedByResponses, kw_only=True):
         """Whether reasoning is told as a summary, for which programs ask that do not know it otherwise."""
         asked = self.reasoning or ReasoningWishes()
         return (asked.summary or asked.generate_summary) is not None
+
+    def answer(self) -> AskedAnswer:
+        """Return what the answer needs, which takes less memory than the request; raises InvalidRequest."""
+        fields = {
+            "instructions": self.instructions,
+            "max_output_tokens": self.max_output_tokens,
+            "metadata": self.metadata or {},
+            "reasoning": self.reasoning or ReasoningWishes(),
+            "parallel_tool_calls": self.parallel_tool_calls is not False,
+            "previous_response_id": self.previous_response_id,
+            "store": self.is_to_be_stored,
+            "temperature": 1.0 if self.temperature is None else self.temperature,
+            "text": {"format": self.format, "verbosity": self.text and self.text.verbosity},
+            "tool_choice": self.tool_choice or "auto",
+            "tools": [tool.described() for tool in self.tools or () if tool.is_known],
+            "top_p": 1.0 if self.top_p is None else self.top_p,
+            "user": self.user,
+        }
+        repeated = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in fields.items()}
+        sizes = {name: memoryview(value).nbytes for name, value in repeated.items() if name not in OF_PROMPT}
+        if (size := sum(sizes.values())) > MOST_REPEATED:
+            limit = f"a response repeats at most {MOST_REPEATED} bytes of {', '.join(sizes)} together, got {size}"
+            raise InvalidRequest(limit, max(sizes, key=sizes.__getitem__))
+        return AskedAnswer(repeated, self.parallel_tool_calls is False, self.wants_summary, self.is_to_be_stored)
 
     def wishes(self) -> list[Wish]:
         """Return what the body wishes for."""

@@ -188,3 +188,13 @@ def test_an_error_in_a_stream_is_an_event(stack: Stack) -> None:
 def test_openais_client(shared: tuple[Process, HttpClient]) -> None:
     _, http = shared
     assert run(CLIENT, PROGRAM, f"http://127.0.0.1:{http.port}/v1", "0.001") == "done\n"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("metadata", {"x": "x" * 2**18}), ("tool_choice", {"type": "auto", "x": "x" * 2**18})]
+)
+def test_an_answer_does_not_repeat_megabytes(http: HttpClient, field: str, value: object) -> None:
+    refused = http.post(RESPONSES, {**BODY, field: value})
+    assert refused.status == 400
+    assert refused.error["param"] == field
+    assert "262144 bytes" in refused.error["message"]
