@@ -117,7 +117,8 @@ class HttpConnection(BoundedProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See asyncio.Protocol."""
-        super().connection_made(GatheringTransport(transport, self.loop))
+        super().connection_made(transport)
+        self.transport = GatheringTransport(transport, self.loop)
         self._reader_limit = ReaderLimit(self.transport, self.loop, self._reader_seconds)
         self._await_head()
         self.address = address_of(self.client)

@@ -2,7 +2,8 @@
 
 import urllib.parse
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence, Sized
 from typing import Any
 
 import httptools
@@ -133,7 +134,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().__init__(config, state, {})
         self.url = b""  # of the request that is parsed
         self.head = 0  # bytes of a head that has not ended
-        self._has_head = False  # the head of the request that is parsed has ended: further fields are trailers
+        self.headers = []  # of the request that is parsed, as far as they have arrived
         self._is_upgrade = False  # it asks for another protocol; CONNECT counts as none, and is refused
 
     @abstractmethod
@@ -152,32 +153,25 @@ class BoundedProtocol(HttpToolsProtocol):
                 raise cause from None
             reason = "" if isinstance(error, httptools.HttpParserCallbackError) else f": {error}"
             raise InvalidRequest(f"the request is not valid HTTP{reason}") from None
-        _check_size(self.head)
+        if self.head:
+            _check_size(self.head, self.headers)
 
     def forget(self) -> None:
         """Free what the parser has kept; it must not be in use."""
         self.head, self.headers = 0, []
         self.parser = _parser(self)
 
-    def on_message_begin(self) -> None:
-        """See httptools."""
-        super().on_message_begin()
-        self._has_head = False
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """See httptools. Trailers are ignored: a proxy may have checked the headers alone."""
-        if not self._has_head:
-            super().on_header(name, value)
-            if len(self.headers) > MAX_FIELDS:
-                raise HeadTooLarge(f"a request has at most {MAX_FIELDS} headers")
-
     def on_headers_complete(self) -> None:
-        """See httptools. A request with an Upgrade is begun by its second parsing, without it."""
-        self.head, self._has_head = 0, True
+        """See httptools. A request with an Upgrade is begun by its second parsing, without it.
+
+        Trailers are ignored: a proxy may have checked the headers alone.
+        """
+        self.head = 0
         self._is_upgrade = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
         if not self._is_upgrade:
             _check_head(self.url, self.parser.get_http_version(), self.headers)
             self.begin_request()
+            self.headers = deque(maxlen=0)  # type: ignore[assignment]  # takes the trailers, and keeps none
 
     def on_chunk_complete(self) -> None:
         """See httptools."""
@@ -219,7 +213,7 @@ def _check_head(url: bytes, version: str, fields: Fields) -> None:
         hosts += name == b"host"
         if name == b"transfer-encoding" and value.lower() != b"chunked":
             coding = value
-    _check_size(size)
+    _check_size(size, fields)
     if version not in VERSIONS:
         raise InvalidRequest(f"the version of HTTP must be 1.1 or 1.0, got {version}")
     if hosts > 1 or (hosts == 0 and version != HTTP_1_0):
@@ -228,8 +222,10 @@ def _check_head(url: bytes, version: str, fields: Fields) -> None:
         raise InvalidRequest(f"transfer-encoding: must be chunked, got {coding[:32].decode('latin-1')!r}")
 
 
-def _check_size(size: int) -> None:
-    """Raise HeadTooLarge for more bytes than MAX_HEAD."""
+def _check_size(size: int, fields: Sized) -> None:
+    """Raise HeadTooLarge for more headers than MAX_FIELDS, or more bytes than MAX_HEAD."""
+    if len(fields) > MAX_FIELDS:
+        raise HeadTooLarge(f"a request has at most {MAX_FIELDS} headers")
     if size > MAX_HEAD:
         raise HeadTooLarge(f"headers have at most {MAX_HEAD} bytes, got {size}")
 

@@ -5,6 +5,7 @@ import logging
 import resource
 import ssl
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
@@ -110,9 +111,12 @@ class HttpServer:
     async def start(self) -> None:
         """Begin to listen; raises ConfigError where the address cannot be used."""
         port = int(self._listen.rpartition(":")[2])
+        accepted: Callable[[], asyncio.BaseProtocol] = self._connection
+        if self._context:
+            accepted = partial(TlsHandshake, self._context, self._handshakes, self._connection)
         try:
             self._server = await asyncio.get_running_loop().create_server(
-                self._accepted, listening_hosts(self._listen), port, backlog=BACKLOG
+                accepted, listening_hosts(self._listen), port, backlog=BACKLOG
             )
         except (OSError, UnicodeError) as error:
             raise ConfigError(f"{self._option}: cannot listen on {self._listen}: {error}") from error
@@ -148,9 +152,6 @@ class HttpServer:
         """Return once every connection is gone, or after `seconds`."""
         if lost := [connection.lost for connection in self._connections]:
             await asyncio.wait(lost, timeout=seconds)
-
-    def _accepted(self) -> asyncio.BaseProtocol:
-        return TlsHandshake(self._context, self._handshakes, self._connection) if self._context else self._connection()
 
     def _connection(self) -> BufferedConnection:
         connection = HttpConnection(

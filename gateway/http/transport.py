@@ -55,18 +55,6 @@ class GatheringTransport(asyncio.Transport):
         """See asyncio.WriteTransport."""
         return sum(map(len, self._held)) + self._transport.get_write_buffer_size()
 
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """See asyncio.BaseTransport."""
-        return self._transport.get_extra_info(name, default)
-
-    def pause_reading(self) -> None:
-        """See asyncio.ReadTransport."""
-        self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        """See asyncio.ReadTransport."""
-        self._transport.resume_reading()
-
     def _flush(self) -> None:
         held, self._held = self._held, []
         if held and not self.is_closing():
