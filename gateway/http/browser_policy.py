@@ -7,6 +7,7 @@ page. It can send requests to other origins without reading the answers, unless 
 import ipaddress
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from fairlead.errors import PermissionDenied
@@ -16,6 +17,7 @@ from gateway.http.request import HttpRequest
 PREFLIGHT_SECONDS = b"600"
 NAME_WITHOUT_DOT = re.compile(r"[a-z]([a-z0-9_-]{0,61}[a-z0-9])?")
 PRIVATE = (".localhost", ".internal", ".local")  # ends of names that the DNS of the web does not have (RFC 6761, 6762)
+MOST_NAMES = 64  # values of the header that are remembered
 PORTS = {"http": 80, "https": 443}
 
 
@@ -50,14 +52,15 @@ class BrowserPolicy:
     """
 
     def __init__(self, hosts: HostNames | None, origins: Iterable[str], *, needs_key: bool) -> None:
-        self._hosts = hosts
+        # Callers use a few names, and send one with each request.
+        self._is_served = None if hosts is None else lru_cache(MOST_NAMES)(lambda host: _name_of(host) in hosts)
         self._origins = frozenset(origins)
         self._needs_key = needs_key
 
     def check_host(self, request: HttpRequest) -> None:
         """Raise PermissionDenied for a name that is not this listener's."""
         host = request.headers.get("host")
-        if self._hosts is not None and host is not None and _name_of(host) not in self._hosts:
+        if self._is_served is not None and host is not None and not self._is_served(host):
             raise PermissionDenied(f"host: {host[:128]!r} is no name of this gateway; http_hosts adds names")
 
     def check_origin(self, request: HttpRequest) -> None:

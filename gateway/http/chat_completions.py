@@ -89,7 +89,7 @@ class ChatCompletionRequest(Parameters, kw_only=True):
     def forget(self) -> None:
         """See ParsedRequest."""
         super().forget()
-        self.messages = [Message(each.role, each.text("messages")) for each in self._continued]
+        self.messages = [Message(each.role, each.text("messages")) for each in self._continued] if self.echo else []
         self.tool_choice = None
         for tool in self.tools or ():
             tool.function = None
@@ -98,13 +98,13 @@ class ChatCompletionRequest(Parameters, kw_only=True):
 
     @property
     def _continued(self) -> list[Message]:
-        """The last message, if the answer is to begin with it."""
-        return [last for last in self.messages[-1:] if self.echo and last.role == "assistant"]
+        """The last message, if an answer that echoes begins with it."""
+        return [last for last in self.messages[-1:] if last.role == "assistant"]
 
     def answer(self, call: Call) -> ChoicesAnswer:
         """See ParsedRequest."""
         known = call.output_format
-        echoed = [each.text("messages") for each in self._continued] * (self.n or 1)
+        echoed = [each.text("messages") for each in self._continued] * (self.n or 1) if self.echo else []
         logprobs = ChatLogprobs() if self.logprobs else None
         if not (known.tool_calls or known.reasoning or known.response_template):
             return ChoicesAnswer(FORM, call, self, echoed, logprobs)

@@ -58,17 +58,19 @@ def _usable(name: str) -> str:
 
 
 class Sender(NamedTuple):
-    """Who sends a request: the user that its body names, empty if it names none, and the session of an agent."""
+    """Who sends a request: the user that its body names, in `field`, and the session of an agent; empty: none."""
 
     user: str
     session: Session | None
+    field: str
 
 
 class UserId(NamedTuple):
-    """The user and the session that an id names; each is empty where the id does not say."""
+    """The user and the session that an id names, and the body's field that names the user; each is empty for none."""
 
     user: str = ""
     session: str = ""
+    field: str = ""
 
 
 def parse_user_id(text: Any, field: str) -> UserId:
@@ -95,29 +97,15 @@ def parse_user_id(text: Any, field: str) -> UserId:
 
 def named_by(metadata: Any, user: str | None = None, safety_identifier: str | None = None) -> UserId:
     """Return the first user and the first session that the fields of a body name; raise as `parse_user_id`."""
+    in_metadata = metadata.get("user_id") if isinstance(metadata, dict) else None
+    fields = {"user": user, "safety_identifier": safety_identifier, "metadata.user_id": in_metadata}
     first = UserId()
-    for field, text in _user_fields(metadata, user, safety_identifier).items():
-        named = parse_user_id(text, field)
-        first = UserId(first.user or named.user, first.session or named.session)
+    for field, text in fields.items():
+        if text:
+            named = parse_user_id(text, field)
+            user_field = first.field or (field if named.user else "")
+            first = UserId(first.user or named.user, first.session or named.session, user_field)
     return first
-
-
-def user_names(metadata: Any, user: str | None = None, safety_identifier: str | None = None) -> dict[str, str]:
-    """Return the field that names the user, by the name that the typed request has for it; empty if none does."""
-    fields = _user_fields(metadata, user, safety_identifier)
-    return {"metadata.x-fairlead-user": next(iter(fields))} if fields else {}
-
-
-def _user_fields(metadata: Any, user: str | None, safety_identifier: str | None) -> dict[str, Any]:
-    """Return the fields that may name a user, with their values, in the order in which they count."""
-    fields: dict[str, Any] = {}
-    if user:
-        fields["user"] = user
-    if safety_identifier:
-        fields["safety_identifier"] = safety_identifier
-    if isinstance(metadata, dict) and (in_metadata := metadata.get("user_id")):
-        fields["metadata.user_id"] = in_metadata
-    return fields
 
 
 LONGEST = 32  # characters
@@ -272,9 +260,10 @@ class OpenAIRequest(Sampling, kw_only=True):
         """See ParsedRequest."""
         named = named_by(self.metadata, self.user, self.safety_identifier)
         key = self.prompt_cache_key
-        return Sender(named.user, session_of(headers, named.session or (key if isinstance(key, str) else "")))
+        session = session_of(headers, named.session or (key if isinstance(key, str) else ""))
+        return Sender(named.user, session, named.field)
 
     @property
     def names(self) -> Mapping[str, str]:
         """See ParsedRequest."""
-        return user_names(self.metadata, self.user, self.safety_identifier)
+        return {}

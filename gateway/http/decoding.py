@@ -81,6 +81,14 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
 def decode_again(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     """Return a body that `decode` has accepted as what another decoder reads; raises as `decode`."""
     try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _read_otherwise(decoder, body)
+
+
+def _read_otherwise(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+    """Return a body that `decoder` cannot read as it is, if it can be read; raises InvalidRequest."""
+    try:
         return _decoded(decoder, body)
     except msgspec.ValidationError as error:
         return _converted(decoder.type, body, error)

@@ -141,6 +141,7 @@ class GenerationHandler:
         self._timer: asyncio.TimerHandle | None = None
         self._pinging: asyncio.Task[None] | None = None
         self._asked: ParsedRequest | None = None
+        self._user_field = ""  # of the body
         self._stream: EventStream | None = None  # None: the answer is written as a whole
         self._wishes: Sequence[Wish] = ()  # of the body
         self._left_out: Sequence[str] = ()  # fields of the body
@@ -199,7 +200,6 @@ class GenerationHandler:
         body = await self._request.body(self._bodies)
         self._calls[0].body_bytes = len(body)
         asked = self._asked = self._api(body)
-        self._request.dialect = self._request.dialect.renamed(asked.names)
         self._wishes, self._left_out = asked.wishes(), asked.left_out()[:MOST_IGNORED]
         if asked.stored_bytes:
             self._calls[0].body_bytes += asked.stored_bytes
@@ -207,6 +207,7 @@ class GenerationHandler:
         first, *others = asked.generations()
         self._waiting = dict(enumerate(others, 1))
         sender = asked.sender(self._request.headers)
+        self._user_field = sender.field
         request = self._typed(self._calls[0], asked, first, sender)
         self._left_out = [*self._left_out, *islice(unknown_fields(body, asked.body_type), MOST_IGNORED)]
         self._outputs = [CollectedOutput() for _ in range(1 + len(others))]
@@ -244,7 +245,7 @@ class GenerationHandler:
         )
         if interaction_header.HEADER in headers:
             message.interaction.CopyFrom(interaction_header.parse(headers[interaction_header.HEADER]))
-        call.user, call.session = sender
+        call.user, call.session = sender.user, sender.session
         call.encoding = generation.encoding
         call.repeats_tool_calls = call.fills_context = True
         return message
@@ -299,8 +300,11 @@ class GenerationHandler:
     async def _refuse(self, error: FairleadError) -> None:
         if self._stream is not None and self._request.has_begun:
             await self._stream.close(self._writer().error(error))
-        else:
-            await self._request.refuse(error, self._calls[0].request_id, self._headers())
+            return
+        if self._asked is not None:
+            users = {"metadata.x-fairlead-user": self._user_field} if self._user_field else {}
+            self._request.dialect = self._request.dialect.renamed({**users, **self._asked.names})
+        await self._request.refuse(error, self._calls[0].request_id, self._headers())
 
     def _headers(self) -> Headers:
         call = self._calls[0]

@@ -166,7 +166,7 @@ class MessagesRequest(Conversation, kw_only=True):
     def sender(self, headers: Mapping[str, str]) -> Sender:
         """See ParsedRequest."""
         named = named_by(self.metadata)
-        return Sender(named.user, session_of(headers, named.session))
+        return Sender(named.user, session_of(headers, named.session), named.field)
 
     @property
     def names(self) -> dict[str, str]:

@@ -150,7 +150,7 @@ class Parameters(Unsupported, kw_only=True):
             "structured_outputs.json": asked.json,
             "structured_outputs.json_object": asked.json_object or None,
         }
-        return {**super().names, **{TYPED[name]: name for name, value in given.items() if value is not None}}
+        return {TYPED[name]: name for name, value in given.items() if value is not None}
 
     def wishes(self) -> list[Wish]:
         """Return what the body wishes for."""

@@ -52,7 +52,7 @@ class ResponseToGenerate:
     def sender(self, headers: Mapping[str, str]) -> Sender:
         """See ParsedRequest. The previous call's interaction goes on; if that call was in none, this one begins one."""
         sender, previous = self._request.sender(headers), self._previous
-        return sender if previous is None else Sender(sender.user, Session(previous.interaction or previous.id))
+        return sender if previous is None else sender._replace(session=Session(previous.interaction or previous.id))
 
     def generations(self) -> Sequence[Generation]:
         """See ParsedRequest. Instructions are those of this request alone."""

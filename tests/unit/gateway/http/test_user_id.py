@@ -75,9 +75,9 @@ def test_the_length_of_an_id_is_bounded(http: HttpClient, path: str, field: str)
 
 
 def test_the_first_that_names_a_user_or_a_session_counts() -> None:
-    assert named_by({"user_id": JSON}, "ann", "eve") == UserId("ann", ID)
-    assert named_by({"user_id": "eve"}, None, "") == UserId("eve")
-    assert named_by({"user_id": "eve"}, '{"session_id": "s"}') == UserId("eve", "s")
+    assert named_by({"user_id": JSON}, "ann", "eve") == UserId("ann", ID, "user")
+    assert named_by({"user_id": "eve"}, None, "") == UserId("eve", "", "metadata.user_id")
+    assert named_by({"user_id": "eve"}, '{"session_id": "s"}') == UserId("eve", "s", "metadata.user_id")
 
 
 @pytest.mark.parametrize("metadata", [None, 1, [], {}, {"user_id": 1}])
