@@ -225,47 +225,44 @@ class CallDriver:
 
     async def _answer_all(self) -> None:
         """Answer all questions in one task, because most answers lead to the next question."""
+        call = self._call
         while self._question is not None:
             question, self._question = self._question, None
-            self._tell(await self._answer(question))
+            event: events.Event
+            try:
+                match question:
+                    case commands.Decide():
+                        await self._admission.admit(call, self._caller.receive, self._caller.credentials)
+                        event = events.Decided(call.tokens_per_message)
+                    case commands.Encode():
+                        await self._admission.prepare(call)
+                        if call.sampling is not None and call.sampling.logprobs is not None:
+                            self._token_bytes += ALTERNATIVE * (1 + call.sampling.logprobs)
+                        event = events.Encoded()
+                    case commands.Place():
+                        event = await self._place(question)
+            except FairleadError as error:
+                event = events.Failed(error.with_traceback(None))  # its frames would keep the request in memory
+            except Exception:
+                event = self._defect()
+            if call.background:  # which is known once the request has arrived
+                self._waits = self._background_waits
+            self._tell(event)
         self._answering = None
 
-    async def _answer(self, question: Question) -> events.Event:
-        call = self._call
-        try:
-            match question:
-                case commands.Decide():
-                    try:
-                        await self._admission.admit(call, self._caller.receive, self._caller.credentials)
-                    finally:
-                        if call.background:
-                            self._waits = self._background_waits
-                    return events.Decided(call.tokens_per_message)
-                case commands.Encode():
-                    await self._admission.prepare(call)
-                    if call.sampling is not None and call.sampling.logprobs is not None:
-                        self._token_bytes += ALTERNATIVE * (1 + call.sampling.logprobs)
-                    return events.Encoded()
-                case commands.Place():
-                    dispatch = call.dispatch
-                    dispatch.attempt, dispatch.excluded[:] = question.attempt, question.excluded
-                    if call.worker_instance:
-                        self._waits.left(call.client, call.worker_instance, call.request_id)
-                    placed = await self._cluster.place(dispatch)
-                    if call.deadline is not None:
-                        self._check_deadline(placed, question.attempt, call.deadline)
-                    self._note_placement(placed)
-                    return events.Placed(placed.instance)
-        except FairleadError as error:
-            return events.Failed(error.with_traceback(None))  # its frames would keep the request in memory
-        except Exception:
-            return self._defect()
-
-    def _note_placement(self, placed: scheduler_pb2.DispatchReply) -> None:
-        call, self._link = self._call, self._cluster.link(placed)
+    async def _place(self, question: commands.Place) -> events.Placed:
+        call, dispatch = self._call, self._call.dispatch
+        dispatch.attempt, dispatch.excluded[:] = question.attempt, question.excluded
+        if call.worker_instance:
+            self._waits.left(call.client, call.worker_instance, call.request_id)
+        placed = await self._cluster.place(dispatch)
+        if call.deadline is not None:
+            self._check_deadline(placed, question.attempt, call.deadline)
+        self._link = self._cluster.link(placed)
         call.worker, call.matched_tokens = placed.worker, placed.matched_tokens
         call.worker_instance, call.scheduler = placed.instance, placed.scheduler
         call.timings.dispatched = call.timings.dispatched or placed.selected_at
+        return events.Placed(placed.instance)
 
     def _check_deadline(self, placed: scheduler_pb2.DispatchReply, attempt: int, deadline: float) -> None:
         """Raise DeadlineExceeded if the call will surely not start in time, and return its placement."""

@@ -117,25 +117,22 @@ class Coalescer:
 
     def __init__(self, tokens_per_message: int) -> None:
         self.tokens_per_message = tokens_per_message
-        self._held: deque[OutputChunk] = deque()
+        self.held: deque[OutputChunk] = deque()
         self.tokens = 0  # held
-
-    def __bool__(self) -> bool:
-        return bool(self._held)
 
     def add(self, chunk: OutputChunk) -> None:
         """Hold the next output."""
-        self._held.append(chunk)
+        self.held.append(chunk)
         self.tokens += len(chunk.token_ids) // TOKEN_BYTES
 
     def take(self) -> OutputChunk:
         """Remove and return the next message; something must be held."""
         if self.tokens_per_message == 1:
-            chunk = self._held.popleft()
+            chunk = self.held.popleft()
             self.tokens -= len(chunk.token_ids) // TOKEN_BYTES
             return chunk
-        chunk = joined(self._held)
-        self._held.clear()
+        chunk = joined(self.held)
+        self.held.clear()
         self.tokens = 0
         return chunk
 
@@ -293,9 +290,9 @@ class CallMachine:
     def _flush(self, now: float) -> Sequence[Command]:
         if self._writing_since is not None:
             return ()
-        last, conclusion = self._coalescer.take() if self._coalescer else None, self._conclusion
+        last, conclusion = self._coalescer.take() if self._coalescer.held else None, self._conclusion
         assert conclusion is not None
-        if isinstance(conclusion, Finished) and not self._coalescer:
+        if isinstance(conclusion, Finished) and not self._coalescer.held:
             self.state, self.outcome = FINISHING, Outcome.COMPLETED
             self._sent_bytes += len(last.token_ids) if last is not None else 0
             return (self._send(Finished(last), now), End(None))
@@ -315,7 +312,7 @@ class CallMachine:
         if self.state is FINISHING:
             self.state = ENDED
             return ()
-        return (self._send_chunk(self._coalescer.take(), now),) if self._coalescer else ()
+        return (self._send_chunk(self._coalescer.take(), now),) if self._coalescer.held else ()
 
     def _cancelled(self, cancelled: events.CallerCancelled, now: float) -> Sequence[Command]:
         is_late = self._deadline is not None and now >= self._deadline - DEADLINE_SLACK
@@ -380,7 +377,9 @@ class CallMachine:
         assert (self.outcome is not None) == is_over, f"{self.state} with outcome {self.outcome}"
         assert self._service_before <= self.service, f"{self.service} charged, {self._service_before} before"
         assert self._is_accepted or self._writing_since is None, "a message before the first"
-        assert not self._coalescer or self._writing_since is not None or is_over, "output is held and nothing written"
+        assert not self._coalescer.held or self._writing_since is not None or is_over, (
+            "output is held and nothing written"
+        )
 
 
 def _too_late() -> DeadlineExceeded:

@@ -19,18 +19,25 @@ class Hedge:
         self._is_answered = False
         self._due: float | None = None  # time at which the next peer is asked; None: not before one fails
 
-    def begin(self, now: float) -> int | None:
-        """Return the first peer to ask; None if there is no peer."""
-        return self._ask(now)
+    def ask(self, now: float) -> int | None:
+        """Return the next peer to ask, at first and after a failure; None if none is left, or there is an answer."""
+        self._due = None
+        if self._is_answered or self._asked == self._peers:
+            return None
+        peer = self._asked
+        self._asked += 1
+        if self._asked - self._failed < MOST and self._asked < self._peers:
+            self._due = now + self._patience
+        return peer
 
     def failed(self, now: float) -> int | None:
         """Record that a peer cannot answer; return the peer to ask instead, if one is left."""
         self._failed += 1
-        return self._ask(now)
+        return self.ask(now)
 
     def tick(self, now: float) -> int | None:
         """Return the peer to ask because the one at work has taken too long; None before `next_deadline`."""
-        return self._ask(now) if self._due is not None and now >= self._due else None
+        return self.ask(now) if self._due is not None and now >= self._due else None
 
     def answered(self) -> bool:
         """Record an answer; return whether it counts: it is the first one."""
@@ -52,13 +59,3 @@ class Hedge:
         assert self._failed <= self._asked <= self._peers, f"{self._failed} of {self._asked} of {self._peers} failed"
         assert self._asked - self._failed <= MOST, f"{self._asked - self._failed} peers at work"
         assert self._due is None or not self._is_answered, "another peer is due after the answer"
-
-    def _ask(self, now: float) -> int | None:
-        self._due = None
-        if self._is_answered or self._asked == self._peers:
-            return None
-        peer = self._asked
-        self._asked += 1
-        if self._asked - self._failed < MOST and self._asked < self._peers:
-            self._due = now + self._patience
-        return peer

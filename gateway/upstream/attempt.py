@@ -9,6 +9,7 @@ from fairlead.v1 import common_pb2, worker_pb2
 from gateway.core.call_events import Completed, Ended, Event, OutputChunk, Started
 
 AttemptKey = tuple[str, int]  # the request's id and the attempt's number
+_IDS, _TEXT = attrgetter("token_ids"), attrgetter("text")
 
 
 @dataclass(slots=True, eq=False)
@@ -37,17 +38,14 @@ class Attempt:
         """Abort the attempt: its worker frees it within a step, and no event follows. Do nothing after its end."""
         self.on_abort(self)
 
-    def output(self, messages: Sequence[worker_pb2.Tokens]) -> Iterable[OutputChunk]:
-        """Yield the events that messages of tokens are, which came together; the last one has the service so far."""
-        if self.is_joined and len(messages) > 1:
-            ids, text = map(attrgetter("token_ids"), messages), map(attrgetter("text"), messages)
-            yield OutputChunk(b"".join(ids), "".join(text), service=messages[-1].service)
-            return
-        for each in messages:
-            if self.has_logprobs:
-                yield OutputChunk(each.token_ids, each.text, each.logprobs, each.prompt_logprobs, each.service)
-            else:
-                yield OutputChunk(each.token_ids, each.text, service=each.service)
+    def output(self, messages: Sequence[worker_pb2.Tokens]) -> list[OutputChunk]:
+        """Return the events that messages of tokens are, which came together; the last one has the service so far."""
+        if self.has_logprobs:
+            return [OutputChunk(m.token_ids, m.text, m.logprobs, m.prompt_logprobs, m.service) for m in messages]
+        if not self.is_joined:
+            return [OutputChunk(m.token_ids, m.text, service=m.service) for m in messages]
+        ids, text = b"".join(map(_IDS, messages)), "".join(map(_TEXT, messages))
+        return [OutputChunk(ids, text, service=messages[-1].service)]
 
 
 def route(message: worker_pb2.StepEvents, attempts: MutableMapping[AttemptKey, Attempt]) -> None:

@@ -38,7 +38,7 @@ class ShortPrompts:
     def __init__(self, open_stream: Open) -> None:
         self._open = open_stream
         self._numbers = count()
-        self._answers: dict[int, Answer] = {}
+        self.answers: dict[int, Answer] = {}  # those that are awaited
         self._writer: CoalescingWriter[worker_pb2.ShortPrompts] | None = None
         self._reader: asyncio.Task[None] | None = None
         self._is_implemented = True  # by the worker, as far as is known
@@ -54,8 +54,8 @@ class ShortPrompts:
             return answer
         if self._writer is None:
             self._writer = CoalescingWriter(worker_pb2.ShortPrompts)
-            self._reader = asyncio.create_task(self._read(self._writer, self._answers))
-        number, answers = next(self._numbers), self._answers
+            self._reader = asyncio.create_task(self._read(self._writer, self.answers))
+        number, answers = next(self._numbers), self.answers
         answers[number] = answer
         answer.add_done_callback(lambda _: answers.pop(number, None))
         self._writer.pending.prompts.add(number=number, request=request)
@@ -80,7 +80,7 @@ class ShortPrompts:
         finally:
             call.cancel()
             writer.close()
-            self._writer, self._answers = None, {}
+            self._writer, self.answers = None, {}
             for answer in answers.values():
                 _answer(answer, None)
 
@@ -116,11 +116,11 @@ class WorkerLink:
         self.address = address
         self._has_stalled = has_stalled
         self.attempts: dict[AttemptKey, Attempt] = {}
-        self.encoding = 0  # number of prompts that the worker now tokenizes
+        self.encoding = 0  # number of prompts that the worker now tokenizes, beside the short ones
         self.received = 0  # number of received messages
         self._metadata = secret_metadata(secret)
         self._channel = open_channel(address, mutual_tls)
-        self._short_prompts = ShortPrompts(
+        self.short_prompts = ShortPrompts(
             lambda prompts: worker_pb2_grpc.TokenizerStub(self._channel).EncodeShort(prompts, metadata=self._metadata)
         )
         self._writer: CoalescingWriter[worker_pb2.SessionCommands] | None = None
@@ -147,16 +147,6 @@ class WorkerLink:
         if self.attempts.pop(attempt.key, None) is not None and self._writer is not None:
             self._writer.pending.aborts.add(request_id=attempt.key[0], attempt=attempt.key[1])
             self._writer.flush()
-
-    def encode_short(self, request: worker_pb2.EncodeRequest) -> Answer:
-        """Tokenize a short prompt; see ShortPrompts."""
-        self.encoding += 1
-        answer = self._short_prompts.encode(request)
-        answer.add_done_callback(self._encoded)
-        return answer
-
-    def _encoded(self, _: object) -> None:
-        self.encoding -= 1
 
     async def encode(self, request: worker_pb2.EncodeRequest, timeout: float) -> worker_pb2.EncodeResponse:
         """Return the prompt as token ids and digests within `timeout` seconds; raise the worker's FairleadError."""
@@ -186,7 +176,7 @@ class WorkerLink:
         if self._reader is not None:
             self._reader.cancel()
             await asyncio.wait([self._reader])
-        await self._short_prompts.close()
+        await self.short_prompts.close()
         await self._channel.close(grace=CLOSE_SECONDS)
 
     async def _session(self, writer: CoalescingWriter[worker_pb2.SessionCommands]) -> None:
@@ -246,7 +236,7 @@ class WorkerLinks:
     def load(self, member: scheduler_pb2.Member) -> int:
         """Return the number of this gateway's requests at the worker, with those whose prompts it tokenizes."""
         link = self._links.get((member.address, member.instance))
-        return len(link.attempts) + link.encoding if link else 0
+        return len(link.attempts) + link.encoding + len(link.short_prompts.answers) if link else 0
 
     def connected(self, member: scheduler_pb2.Member) -> bool:
         """Return whether a Session stream to the worker is open."""
@@ -261,7 +251,7 @@ class WorkerLinks:
         `deadline` is the caller's, in loop time. Raise Unavailable after `encode_seconds` without an answer.
         """
         if request.ByteSize() <= SHORT_PROMPT:
-            encoded = await self._any(members, lambda link, _: link.encode_short(request), deadline)
+            encoded = await self._any(members, lambda link, _: link.short_prompts.encode(request), deadline)
             if encoded is not None:
                 return encoded
         return await self._any(members, lambda link, timeout: link.encode(request, timeout), deadline)
@@ -329,7 +319,7 @@ async def hedged(peers: Sequence[P], ask: Callable[[P], Awaitable[T]], patience:
     """
     failure: Unavailable | None = None
     clock, hedge, running = asyncio.get_running_loop().time, Hedge(len(peers), patience), list[asyncio.Future[T]]()
-    peer = hedge.begin(clock())
+    peer = hedge.ask(clock())
     try:
         while not hedge.exhausted:
             if peer is not None:

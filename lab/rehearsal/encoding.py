@@ -46,7 +46,7 @@ class HedgedEncoding:
 
     def begin(self) -> None:
         """Ask the first worker."""
-        self._ask(self._hedge.begin(self._clock.now))
+        self._ask(self._hedge.ask(self._clock.now))
         if self._hedge.exhausted:
             self._ended(False)
 

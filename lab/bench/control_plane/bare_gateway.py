@@ -59,7 +59,7 @@ class BareGateway:
         link = self._workers.link(member.address, member.instance)
         request = worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(text=asked.prompt), client="x", model="fake")
         is_short = request.ByteSize() <= SHORT_PROMPT
-        encoded = await (link.encode_short(request) if is_short else link.encode(request, TIMEOUT))
+        encoded = await (link.short_prompts.encode(request) if is_short else link.encode(request, TIMEOUT))
         assert encoded is not None
         placed = await self.scheduler.select(
             scheduler_pb2.DispatchRequest(

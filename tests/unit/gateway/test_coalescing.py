@@ -27,8 +27,8 @@ def test_output_is_kept_in_order_with_its_log_probabilities(
         assert coalescer.tokens == count - sum(each.tokens for each in taken)
         if is_read:
             taken.append(coalescer.take())
-            assert tokens_per_message == 1 or not coalescer
-    while coalescer:
+            assert tokens_per_message == 1 or not coalescer.held
+    while coalescer.held:
         taken.append(coalescer.take())
     assert b"".join(each.token_ids for each in taken) == pack_ids(range(count))
     assert "".join(each.text for each in taken) == "".join(text for _, text, _ in arrivals)
@@ -43,4 +43,4 @@ def test_messages_from_the_worker_are_joined_unless_the_caller_wants_each(
     for each in (chunk(0, 2, "ab"), chunk(2, 1, "c"), chunk(3, 1, "d")):
         coalescer.add(each)
     assert [coalescer.take().tokens for _ in sizes] == sizes
-    assert not coalescer
+    assert not coalescer.held

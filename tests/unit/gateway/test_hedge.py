@@ -33,7 +33,7 @@ class NaiveHedge:
 @given(peers=st.integers(0, 4), history=EVENTS)
 def test_a_hedge_asks_the_next_peer_after_a_failure_or_its_patience(peers: int, history: list[str]) -> None:
     now, hedge, model = 0.0, Hedge(peers, PATIENCE), NaiveHedge(peers, 0.0)
-    assert hedge.begin(now) == model.ask(now)
+    assert hedge.ask(now) == model.ask(now)
     for event in history:
         now += 1.0
         if event == "answer" and model.working:
@@ -53,7 +53,7 @@ def test_a_hedge_asks_the_next_peer_after_a_failure_or_its_patience(peers: int, 
 
 def test_a_peer_that_fails_after_the_answer_is_not_replaced() -> None:
     hedge = Hedge(3, PATIENCE)
-    assert (hedge.begin(0.0), hedge.tick(PATIENCE)) == (0, 1)
+    assert (hedge.ask(0.0), hedge.tick(PATIENCE)) == (0, 1)
     assert hedge.answered()
     assert hedge.failed(3.0) is None
     assert hedge.next_deadline() is None

@@ -105,7 +105,7 @@ async def test_prompts_of_a_stream_that_breaks_are_tokenized_by_calls(
     link = workers.link(tokenizer.member.address, "")
     pending = [asyncio.create_task(tokens(workers, tokenizer, text)) for text in "abc"]
     await asyncio.sleep(0)
-    await link._short_prompts.close()
+    await link.short_prompts.close()
     assert await asyncio.gather(*pending) == [[97], [98], [99]]
     assert await tokens(workers, tokenizer, "d") == [100]
     assert tokenizer.streams == 2, "the next prompt opens another stream"
