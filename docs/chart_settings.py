@@ -1,6 +1,5 @@
 """`python docs/chart_settings.py`: writes the names of the services' options into the schema of the chart's values."""
 
-import dataclasses
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -11,8 +10,8 @@ from engine_adapter.config import AdapterConfig
 from gateway.config import GatewayConfig
 from global_scheduler.config import SchedulerConfig
 from local_worker.config import WorkerConfig
+from serving.config import options
 from serving.environment import ServiceName
-from serving.retired import folded
 
 SCHEMA = Path(__file__).parents[1] / "deploy" / "helm" / "fairlead" / "values.schema.json"
 # The services of the `settings` of the chart in the order in which the schema has them.
@@ -34,11 +33,8 @@ def with_names(schema: str) -> str:
 
 
 def _names(configs: Mapping[ServiceName, type[Any]]) -> list[str]:
-    """Return the names of the services' options, and of the former ones that they accept."""
-    fields = {
-        service: {field.name: field for field in dataclasses.fields(config)} for service, config in configs.items()
-    }
-    return sorted({name.upper() for service, own in fields.items() for name in [*own, *folded(service, own)]})
+    """Return the names of the services' options."""
+    return sorted({field.name.upper() for config in configs.values() for field in options(config)})
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ from engine_adapter.config import AdapterConfig
 from gateway.config import GatewayConfig
 from global_scheduler.config import SchedulerConfig
 from local_worker.config import WorkerConfig
+from serving.config import options
 from serving.environment import SHARED, ServiceName
 from serving.flags import flag
-from serving.retired import FOLDED, options
 from throttler.config import ThrottlerConfig
 
 ROOT = Path(__file__).parents[1]
@@ -37,13 +37,6 @@ ORDER: dict[str, str] = {
     "max_streams drain_seconds",
     "Seldom": "admin_secret accepted_secret proxy_secret response_store_mib",
 }
-FORMER = """## Options of 0.2
-
-Services of 0.3 accept these names with a warning; those of 0.4 will not.
-
-| former option | now |
-|---|---|"""
-CONSTANT = "These are constants: "
 SERVICES: dict[str, tuple[ServiceName, type[Any]]] = {
     "gateway": (ServiceName.GATEWAY, GatewayConfig),
     "global_scheduler": (ServiceName.SCHEDULER, SchedulerConfig),
@@ -56,8 +49,7 @@ SERVICES: dict[str, tuple[ServiceName, type[Any]]] = {
 
 def reference() -> str:
     """Return the whole page."""
-    lines = [HEAD.format(count=len(names())), *_groups(), FORMER, *_former()]
-    return "\n".join(lines) + "\n"
+    return "\n".join([HEAD.format(count=len(names())), *_groups()])
 
 
 def names() -> set[str]:
@@ -91,23 +83,6 @@ def _rows(name: str) -> Iterator[str]:
     shown = f"**`{flag(name)}`**" if name in SHARED else f"`{flag(name)}`"
     for cells, having in meanings.items():
         yield "| " + " | ".join((shown, "all" if len(having) == len(SERVICES) else ", ".join(having), *cells)) + " |"
-
-
-def _former() -> Iterator[str]:
-    """Yield what became of each former option: those that were folded by what takes their place, then the constants."""
-    successors: dict[str, list[str]] = {}
-    for name, fold in FOLDED.items():
-        successors.setdefault(fold.successor, []).append(f"`{flag(name)}`")
-    constants: dict[str, object] = {}
-    for _, config in SERVICES.values():
-        for field in (field for field in dataclasses.fields(config) if "retired" in field.metadata):
-            if field.default is None or not field.metadata["retired"].startswith("it is always"):
-                successors.setdefault(field.metadata["retired"], []).append(f"`{flag(field.name)}`")
-            else:
-                constants[flag(field.name)] = field.default
-    for successor, names in successors.items():
-        yield f"| {', '.join(dict.fromkeys(names))} | {successor} |"
-    yield "\n" + CONSTANT + ", ".join(f"`{name}` ({value})" for name, value in sorted(constants.items())) + "."
 
 
 def _default(value: object) -> str:

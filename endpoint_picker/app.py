@@ -15,7 +15,7 @@ from endpoint_picker.core.endpoint_pool import EndpointPool, EndpointSize
 from endpoint_picker.core.picker_queue import PickerQueue
 from endpoint_picker.core.service_counters import ServiceCounters
 from endpoint_picker.endpoint_source import EndpointSource
-from endpoint_picker.engine_poll import METRICS_PATHS, EnginePoll
+from endpoint_picker.engine_poll import EnginePoll
 from endpoint_picker.held_bodies import HeldBodies
 from endpoint_picker.kubernetes.cluster_api import cluster_api
 from endpoint_picker.kubernetes.inference_pool import InferencePool
@@ -60,7 +60,7 @@ def make_picker(config: PickerConfig, counters: ServiceCounters) -> Picker:
         token_budget=config.token_budget,
     )
     held = PickerQueue(config.client_requests, counters)
-    pool = EndpointPool(policy, cost, BlockIndex(config.max_index_blocks), size, held)
+    pool = EndpointPool(policy, cost, BlockIndex(), size, held)
     return Picker(pool, config.output_rate)
 
 
@@ -74,9 +74,9 @@ def endpoint_source(config: PickerConfig) -> EndpointSource:
 
 def prompt_reader(config: PickerConfig, picker: Picker) -> PromptReader:
     """Return how prompts are read: as engines tokenize them, where their events tell which tokens they cache."""
-    if not config.kv_events or not config.tokenize:
+    if not config.kv_events:
         return read_text
-    return TokenPrompts(lambda: picker.pool.endpoints, config.tokenize).read
+    return TokenPrompts(lambda: picker.pool.endpoints).read
 
 
 def cache_observers(config: PickerConfig, picker: Picker) -> list[Observer]:
@@ -163,12 +163,11 @@ async def serve(config: PickerConfig, source: EndpointSource, stop: asyncio.Even
     metrics = Metrics(PICKER, config.metrics, os.environ)
     leadership = config.leadership
     sharing = shared_counters(config, counters)
-    paths = METRICS_PATHS if config.engine_metrics is None else tuple(filter(None, [config.engine_metrics]))
-    poll = EnginePoll(picker, paths, config.engine_metrics_seconds) if paths else None
+    poll = EnginePoll(picker)
     adapters = AdapterReports(picker) if config.secret else None
     observe_picker(metrics.meter, picker, source, leadership, poll, adapters, sharing)
     await metrics.start()
-    observers = [*([poll.run] if poll else []), *cache_observers(config, picker)]
+    observers = [poll.run, *cache_observers(config, picker)]
     async with (
         sharing.kept() if sharing else nullcontext(),
         serving(config, picker, source, leadership, observers, LEAVING_SECONDS, adapters) as server,
@@ -186,10 +185,10 @@ async def _set_health(server: Server, is_known: bool, leads: bool) -> None:
         await server.set_health(name, is_known and leads)
 
 
-def prepare(argv: Sequence[str]) -> Serving:
+def prepare(argv: Sequence[str], **constants: Any) -> Serving:
     """Return the picker as configured; raises ConfigError."""
     prog = "python -m endpoint_picker"
-    config = load(PickerConfig, ServiceName.PICKER, argv, os.environ, prog=prog)
+    config = load(PickerConfig, ServiceName.PICKER, argv, os.environ, prog=prog, **constants)
     source = endpoint_source(config)
     configure_logging(config.log_level)
     return lambda stop: serve(config, source, stop)

@@ -17,22 +17,11 @@ from serving.config import (
     require,
 )
 from serving.cost import MAX_WEIGHT, WEIGHT_ONE, weight_thousandths
-from serving.retired import constant
 from serving.service_options import ServiceOptions
 
 # Kubernetes' names of namespaces (RFC 1123 labels) and of other objects.
 NAMESPACE, NAME = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?"
 KV_PORTS = 2  # of events, and of those that are repeated
-POSITIVE = (
-    "quantum_tokens",
-    "max_running",
-    "client_requests",
-    "kv_tokens",
-    "block_tokens",
-    "engine_metrics_seconds",
-    "max_index_blocks",
-    "output_rate",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +65,7 @@ class PickerConfig(ServiceOptions):
         unit="requests",
         change_when="Always, unless the engines' own number is this one.",
     )
-    client_requests: int = constant(1000)  # of a client may wait in the picker; further ones are answered with 429
+    client_requests: int = 1000  # of a client may wait in the picker; further ones are answered with 429
     kv_tokens: int = option(
         400_000,
         "An engine's KV cache holds this many tokens. The picker assumes that an engine caches what it was sent most "
@@ -108,18 +97,9 @@ class PickerConfig(ServiceOptions):
         unit="tokens",
         change_when="`--long-prefill-token-threshold` of the engines is a quarter of it.",
     )
-    # With `kv_events`, engines are asked at this path which tokens a prompt has. Without it, only prefixes of prompts
-    # that are token ids are known from events.
-    tokenize: str = constant("/tokenize")
-    # Engines show their Prometheus metrics at this path: the requests that they run, those that wait, and what of the
-    # KV cache is used. Without it they are looked for at those of vLLM, SGLang and TensorRT-LLM.
-    engine_metrics: str | None = constant(None, "the paths of vLLM, SGLang and TensorRT-LLM are tried")
-    engine_metrics_seconds: float = constant(1.0)  # between two readings
-    # Of the prefix index, each of `block_tokens`; requests do not follow prefixes that it lacks.
-    max_index_blocks: int = constant(2_000_000)
     # Tokens of answers are not seen. A streamed answer is charged this many for each second that it lasts, and at most
     # what its request allows.
-    output_rate: float = constant(40.0)
+    output_rate: float = 40.0
     objectives: str = option(
         "",
         "Weights of the objectives that requests name in `x-llm-d-inference-objective`. Others weigh 1.",
@@ -144,15 +124,12 @@ class PickerConfig(ServiceOptions):
 
     def __post_init__(self) -> None:
         ServiceOptions.__post_init__(self)
-        check_positive(self, *POSITIVE)
+        check_positive(self, "quantum_tokens", "max_running", "kv_tokens", "block_tokens")
         require(
             self.token_budget is None or (self.token_budget > 0 and bool(self.kv_events)),
             "token_budget: must be positive, and needs kv_events, which tell when a prompt is computed",
         )
         self._check_endpoints()
-        for name in ("engine_metrics", "tokenize"):
-            path: str = getattr(self, name) or ""
-            require(path[:1] in ("", "/"), f"{name}: expected a path that begins with '/', got {path!r}")
         require(
             not any(self.kv_event_ports) or find_spec("zmq") is not None,
             "kv_events: needs pyzmq: pip install 'fairlead-serving[adapter]'",

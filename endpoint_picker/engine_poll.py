@@ -11,6 +11,7 @@ from serving.metrics_page import read_metrics
 
 log = logging.getLogger(__name__)
 METRICS_PATHS = ("/metrics", "/prometheus/metrics")  # the second is TensorRT-LLM's
+POLL_SECONDS = 1.0
 MOST_AT_ONCE = 32  # calls
 STALE_ROUNDS = 3  # without an answer, after which the last one counts no more
 
@@ -21,7 +22,7 @@ class EnginePoll:
     Of an endpoint that does not answer, the picker knows only what it placed there, as of all before they answer first.
     """
 
-    def __init__(self, picker: Picker, paths: Sequence[str], seconds: float) -> None:
+    def __init__(self, picker: Picker, paths: Sequence[str] = METRICS_PATHS, seconds: float = POLL_SECONDS) -> None:
         self._picker = picker
         self._paths = paths
         self._seconds = seconds

@@ -20,15 +20,14 @@ def observe_picker(
     picker: Picker,
     source: EndpointSource,
     leadership: Leadership,
-    poll: EnginePoll | None,
+    poll: EnginePoll,
     adapters: AdapterReports | None,
     sharing: "SharedCounters | None",
 ) -> None:
     """Count requests by what became of them, and show what the picker has now."""
 
     def queues() -> dict[str, float]:
-        answering = poll.answering if poll else 0
-        return {"metrics": answering, "placed": len(picker.pool.endpoints) - answering}
+        return {"metrics": poll.answering, "placed": len(picker.pool.endpoints) - poll.answering}
 
     def prefixes() -> dict[str, float]:
         endpoints = picker.pool.endpoints

@@ -14,6 +14,7 @@ from serving.http_client import HttpClient
 
 log = logging.getLogger(__name__)
 PromptReader = Callable[[bytes], Awaitable[Prompt]]
+TOKENIZE = "/tokenize"  # where vLLM and SGLang answer
 CALL_SECONDS = 1.0
 REST_SECONDS = 5.0  # after a call that failed, in which prompts are read as text
 MOST_BYTES = 64 * 1024 * 1024  # of an answer
@@ -58,14 +59,13 @@ async def read_text(body: bytes) -> Prompt:
 
 
 class TokenPrompts:
-    """Asks the `endpoints`, one after the other, at `path` for the tokens of prompts that are texts or chats.
+    """Asks the `endpoints`, one after the other, for the tokens of prompts that are texts or chats.
 
     A prompt that no engine tokenizes is read as text. It is found again only while requests with it are open.
     """
 
-    def __init__(self, endpoints: Callable[[], list[str]], path: str) -> None:
+    def __init__(self, endpoints: Callable[[], list[str]]) -> None:
         self._endpoints = endpoints
-        self._path = path
         self._turns = itertools.count()
         self._rests_until = 0.0  # time of the event loop
 
@@ -91,7 +91,7 @@ class TokenPrompts:
         named = ((name, getattr(given, name)) for name in _Fields.__struct_fields__)
         asked = msgspec.json.encode({name: value for name, value in named if bytes(value)})
         try:
-            async with asyncio.timeout(CALL_SECONDS), client.call("POST", self._path, asked) as response:
+            async with asyncio.timeout(CALL_SECONDS), client.call("POST", TOKENIZE, asked) as response:
                 body = await response.body(MOST_BYTES)
                 if response.status == 200:
                     return msgspec.json.decode(body, type=TokenizedPrompt).tokens

@@ -77,7 +77,7 @@ def make_adapter(
         block_tokens=info.block_tokens,
         kv_tokens=kv_tokens,
         max_running=limits.max_running,
-        revision=f"{(config.revision or info.root).replace('@', '_')}.served",
+        revision=f"{info.root.replace('@', '_')}.served",
         engine=f"{info.engine}, adapted",
         policy=config.policy,
         admission=AdmissionMode.RESERVE,

@@ -5,7 +5,6 @@ from urllib.parse import unquote
 
 from local_worker.worker_options import WorkerOptions
 from serving.config import addresses, check_positive, option, require
-from serving.retired import constant
 
 HTTP = "http://"
 KV_ADDRESSES = 2  # of events, and of those that are repeated
@@ -38,9 +37,6 @@ class AdapterConfig(WorkerOptions):
         change_when="Envoy sends requests to the same engine. `scheduler` may be empty then, where no gateway of "
         "Fairlead sends any.",
     )
-    # Workers with the same files of the same model have this in common. Without it, it is the path or id of the model
-    # at the engine.
-    revision: str = constant("", "it is the model's path or id at the engine")
     max_running: int = option(
         128,
         "At most this many requests are at the engine; at most its `--max-num-seqs`. Others wait here, in the order "
@@ -70,7 +66,6 @@ class AdapterConfig(WorkerOptions):
             f"kv_events: expected tcp://host:port[,tcp://host:port], got {self.kv_events!r}",
         )
         require(events != "" or not others, f"kv_events: the first address must not be empty, got {self.kv_events!r}")
-        require("@" not in self.revision, f"revision: must not contain '@', got {self.revision!r}")
 
     @property
     def engine_address(self) -> str:

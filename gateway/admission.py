@@ -49,7 +49,6 @@ class Admission:
         calls: CallAdmission[Call],
         waiting_prompts: HeldBytesLimiter,
         cache_scope: Callable[[CallerIdentity], str],
-        cuts_max_tokens: bool,
         interactions: CallInteractions,
         usage: UsageLedger,
     ) -> None:
@@ -60,7 +59,6 @@ class Admission:
         self._calls = calls
         self._waiting_prompts = waiting_prompts
         self._cache_scope = cache_scope
-        self._cuts_max_tokens = cuts_max_tokens
         self._usage = usage
         self._interactions = interactions
 
@@ -153,7 +151,7 @@ class Admission:
         if sampling.constraint is None:  # a constrained output is text from its beginning to its end
             call.output_format = encoded.output_format
         prompt_tokens = len(encoded.token_ids) // TOKEN_BYTES
-        if self._cuts(call):
+        if call.fills_context:
             sampling = call.sampling = cut(sampling, max(1, capacity(model) - prompt_tokens))
         check_length(prompt_tokens, sampling.max_tokens, model)
         call.stage, call.interaction_token, call.entered = permit.stage, permit.token, bool(call.interaction)
@@ -212,11 +210,7 @@ class Admission:
         # The gateway assigns the seed, so that a second worker after a failure draws the same tokens.
         if not request.sampling.HasField("seed"):
             request.sampling.seed = secrets.randbits(64)
-        call.sampling = check_request(request, model, call.fills_context, self._cuts(call))
-
-    def _cuts(self, call: Call) -> bool:
-        """Return whether `max_tokens` is cut to what the prompt leaves of the context."""
-        return call.fills_context and (self._cuts_max_tokens or not call.request.sampling.HasField("max_tokens"))
+        call.sampling = check_request(request, model, call.fills_context)
 
     def _wait(self, call: Call) -> None:
         """Count the prompt among those that wait to be tokenized; raise ClientLimit."""

@@ -7,14 +7,14 @@ import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fairlead.errors import Unavailable
 from fairlead.rpc.channel import PING_SECONDS
 from fairlead.v1 import throttling_pb2_grpc, traces_pb2_grpc
 from gateway.admission import Admission
 from gateway.call_log import CallLog
-from gateway.config import CUT, GatewayConfig
+from gateway.config import GatewayConfig
 from gateway.core.client_limits import CallAdmission, HeldBytesLimiter, OpenCallLimiter
 from gateway.core.response_store import ResponseStore
 from gateway.driver import CallDrivers
@@ -65,7 +65,7 @@ class Gateway:
     def __init__(self, config: GatewayConfig, profiles: Profiles, tenants: Tenants) -> None:
         self._config = config
         self._certificate = config.certificate
-        keep = TailSampler(_trace_ratio(config, os.environ), config.slow_seconds)
+        keep = TailSampler(_trace_ratio(os.environ))
         self._traces = Traces(otlp_processor(os.environ), keep)
         self._metrics = Metrics(GATEWAY, config.metrics, os.environ)
         self._changed = asyncio.Event()
@@ -102,7 +102,6 @@ class Gateway:
             calls=CallAdmission(self._throttler.decider, open_calls),
             waiting_prompts=waiting_prompts,
             cache_scope=CACHE_SCOPES[config.cache_scope],
-            cuts_max_tokens=config.excess_max_tokens == CUT,
             interactions=self._interactions,
             usage=ledger,
         )
@@ -300,10 +299,8 @@ def shared_usage(config: GatewayConfig, ledger: UsageLedger) -> "SharedUsage | N
     return SharedUsage(redis, ledger)
 
 
-def _trace_ratio(config: GatewayConfig, environ: Mapping[str, str]) -> float:
+def _trace_ratio(environ: Mapping[str, str]) -> float:
     """Return the part of ordinary traces to export; raise ConfigError if OpenTelemetry's variable is no such number."""
-    if config.trace_ratio is not None:
-        return config.trace_ratio
     text = environ.get("OTEL_TRACES_SAMPLER_ARG", "1")
     try:
         ratio = float(text)
@@ -320,9 +317,9 @@ def _usage_ledger(path: str) -> UsageLedger:
         raise ConfigError(f"ledger: {path}: {error}") from error
 
 
-def prepare(argv: Sequence[str]) -> Serving:
+def prepare(argv: Sequence[str], **constants: Any) -> Serving:
     """Load the configuration and return the coroutine function that serves; raise ConfigError."""
-    config = load(GatewayConfig, ServiceName.GATEWAY, argv, os.environ, prog="python -m gateway")
+    config = load(GatewayConfig, ServiceName.GATEWAY, argv, os.environ, prog="python -m gateway", **constants)
     profiles = load_profiles(config)
     tenants = Tenants.load(config.keys, profiles.tiers)
     configure_logging(config.log_level)

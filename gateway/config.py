@@ -5,13 +5,11 @@ from dataclasses import dataclass
 
 from gateway.tenants import CACHE_SCOPES
 from serving.config import addresses, check_positive, option, require
-from serving.retired import constant
 from serving.rpc.address import is_loopback
 from serving.rpc.tls import Certificate
 from serving.service_options import admin_secret_option, scheduler_option
 from throttler.options import ThrottleOptions
 
-CUT, REFUSE = "cut", "refuse"
 TLS_FILES = 2  # the certificate chain and its key
 ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s]+")  # also of an extension of a browser, or of a desktop program
 
@@ -75,9 +73,9 @@ class GatewayConfig(ThrottleOptions):
         change_when="Users of one tenant must not be able to infer the prompts of others from response times (`user`), "
         "or all tenants trust each other (`deployment`).",
     )
-    # Calls that one client may have open; above it only calls of interactions in progress are admitted. Without a
-    # number it is a sixteenth of `max_streams`.
-    max_streams_per_client: int | None = constant(None, "it is a sixteenth of max_streams")
+    # Calls that one client may have open; above it only calls of interactions in progress are admitted. None: a
+    # sixteenth of `max_streams`.
+    max_streams_per_client: int | None = None
     max_streams: int = option(
         4096,
         "All clients together may have this number of calls open, the users of one tenant at most four fifths of it, "
@@ -86,22 +84,20 @@ class GatewayConfig(ThrottleOptions):
         change_when="The gateway runs out of memory (decrease it), or refuses calls although it has memory, or one "
         "client serves many people (increase it).",
     )
-    # A `max_tokens` of a request over HTTP that is more than the prompt leaves of the model's context is cut to that.
-    excess_max_tokens: str = constant(CUT)
     # Prompts that are read and not tokenized yet have at most this size together, in MiB, those of one client as much
     # as is free, and those of one tenant four times as much. A gateway needs five times that.
-    waiting_prompts_mib: int = constant(64)
+    waiting_prompts_mib: int = 64
     # Outputs that are not streamed and not complete yet, and those that callers are slow to read, may take this memory
     # together, in MiB. Above it the calls of the clients that hold most end.
-    held_outputs_mib: int = constant(64)
+    held_outputs_mib: int = 64
     # The message of a call must arrive within this time, in seconds.
-    request_seconds: float = constant(30.0)
+    request_seconds: float = 30.0
     # A call is aborted when its output is complete but the caller has read none of it for this time, in seconds. An
     # HTTP connection is closed when its caller has read nothing for this time of what waits to be sent.
-    reader_seconds: float = constant(60.0)
+    reader_seconds: float = 60.0
     # A gRPC connection from a caller is replaced after about this time, in seconds, so that callers reach gateways that
     # were added behind a load balancer of connections; calls in progress continue on it until they end.
-    connection_seconds: float = constant(300.0)
+    connection_seconds: float = 300.0
     response_store_mib: int = option(
         64,
         "Responses of OpenAI's API are stored for an hour in at most this memory, so that callers may continue them. "
@@ -110,7 +106,7 @@ class GatewayConfig(ThrottleOptions):
         change_when="Callers find that responses are forgotten too early (increase it), or what callers send must not "
         "outlive a call (0).",
     )
-    response_store_seconds: float = constant(3600.0)  # until a stored response is forgotten
+    response_store_seconds: float = 3600.0  # until a stored response is forgotten
     drain_seconds: float = option(
         20.0,
         "Open calls have this time to finish after SIGTERM.",
@@ -119,34 +115,18 @@ class GatewayConfig(ThrottleOptions):
         "this time.",
     )
     admin_secret: str = admin_secret_option()
-    # The part of the traces without failed and slow calls that is exported; other traces always are. Without a number
-    # OpenTelemetry's variable OTEL_TRACES_SAMPLER_ARG says it.
-    trace_ratio: float | None = constant(None, "write OTEL_TRACES_SAMPLER_ARG")
-    slow_seconds: float = constant(30.0)  # a call that takes this time or longer is slow
 
     def __post_init__(self) -> None:
         ThrottleOptions.__post_init__(self)
         addresses(self.scheduler, "scheduler")
-        check_positive(self, "max_streams_per_client", "max_streams", "waiting_prompts_mib", "held_outputs_mib")
-        check_positive(self, "drain_seconds", "request_seconds", "reader_seconds")
-        check_positive(self, "response_store_seconds", "slow_seconds")
-        kinds = CUT, REFUSE
-        require(
-            self.excess_max_tokens in kinds,
-            f"excess_max_tokens: must be one of {', '.join(kinds)}, got {self.excess_max_tokens!r}",
-        )
-        for name in ("connection_seconds", "response_store_mib"):
-            require(getattr(self, name) >= 0, f"{name}: must not be below 0, got {getattr(self, name)}")
+        check_positive(self, "max_streams", "drain_seconds")
+        require(self.response_store_mib >= 0, f"response_store_mib: must not be below 0, got {self.response_store_mib}")
         require(
             self.tls == "" or len(self._tls_files) == TLS_FILES,
             f"tls: expected CERTIFICATE,KEY, got {self.tls!r}",
         )
         for origin in self.origins:
             require(ORIGIN.fullmatch(origin) is not None, f"http_hosts: must be scheme://host:port, got {origin!r}")
-        require(
-            self.trace_ratio is None or 0 <= self.trace_ratio <= 1,
-            f"trace_ratio: must be between 0 and 1, got {self.trace_ratio}",
-        )
         require(
             not self.page_listen or self.insecure or self.tls != "" or is_loopback(self.page_listen),
             f"page_listen: {self.page_listen} is reachable from other machines and there is no TLS: the admin secret "

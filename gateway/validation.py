@@ -98,17 +98,17 @@ def check_sampling(
 
 
 def check_request(
-    request: inference_pb2.GenerateRequest, model: scheduler_pb2.ModelInfo, fills_context: bool, cuts_max_tokens: bool
+    request: inference_pb2.GenerateRequest, model: scheduler_pb2.ModelInfo, fills_context: bool
 ) -> SamplingParams:
     """Make all checks that need no tokenized prompt, and return the sampling parameters; raise InvalidRequest.
 
-    See Call for `fills_context`; with `cuts_max_tokens` the output has at most as many tokens as the context.
+    See Call for `fills_context`.
     """
     check_prompt(request.prompt, model)
     context = capacity(model)
     sampling = check_sampling(request.sampling, model.vocab_size, context if fills_context else None)
     check_constraint(request.prompt.chat, sampling)
-    return cut(sampling, context) if cuts_max_tokens else sampling
+    return cut(sampling, context) if fills_context else sampling
 
 
 def cut(sampling: SamplingParams, most: int) -> SamplingParams:

@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from fairlead.v1 import scheduler_pb2_grpc
 from global_scheduler.admin import AdminService
@@ -36,7 +37,7 @@ def make_service(config: SchedulerConfig, stall_timeout: float = STALL_TIMEOUT) 
     cost = cost_function(config.cost)
     policy, below = (POLICIES[config.policy](RoutePolicyConfig(config.quantum, cost)) for _ in range(2))
     fleet = Fleet(stall_timeout, config.step_timeout)
-    dispatcher = Dispatcher(policy, BlockIndex(config.max_index_blocks), fleet, below)
+    dispatcher = Dispatcher(policy, BlockIndex(), fleet, below)
     return SchedulerService(dispatcher, config.leadership, cost_name(cost))
 
 
@@ -80,9 +81,11 @@ async def serve(config: SchedulerConfig, scheduler: SchedulerService, stop: asyn
     await metrics.shutdown()
 
 
-def prepare(argv: Sequence[str]) -> Serving:
+def prepare(argv: Sequence[str], **constants: Any) -> Serving:
     """Return what serves the scheduler that `argv` configures; raise ConfigError."""
-    config = load(SchedulerConfig, ServiceName.SCHEDULER, argv, os.environ, prog="python -m global_scheduler")
+    config = load(
+        SchedulerConfig, ServiceName.SCHEDULER, argv, os.environ, prog="python -m global_scheduler", **constants
+    )
     scheduler = make_service(config)
     configure_logging(config.log_level)
     return lambda stop: serve(config, scheduler, stop)

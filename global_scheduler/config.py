@@ -7,7 +7,6 @@ from global_scheduler.core.fleet import STEP_TIMEOUT
 from global_scheduler.core.policies import DEFAULT_POLICY, POLICIES
 from global_scheduler.leadership import Leadership
 from serving.config import check_positive, option
-from serving.retired import constant
 from serving.service_options import ServiceOptions, admin_secret_option
 
 
@@ -38,20 +37,18 @@ class SchedulerConfig(ServiceOptions):
     )
     # A worker that has requests but makes no step for this time gets no more of them until its next step, and gateways
     # place those that it has again.
-    step_timeout: float = constant(STEP_TIMEOUT)  # seconds
+    step_timeout: float = STEP_TIMEOUT  # seconds
     redis: str = option(
         "",
         "The Redis at this URL decides which of several schedulers leads. Without it this scheduler leads.",
         unit="URL",
         change_when="A second scheduler stands by.",
     )
-    # Of the prefix index, of 8 to 140 bytes each; requests do not follow prefixes that it lacks.
-    max_index_blocks: int = constant(2_000_000)
     admin_secret: str = admin_secret_option()
 
     def __post_init__(self) -> None:
         ServiceOptions.__post_init__(self)
-        check_positive(self, "quantum_tokens", "step_timeout", "max_index_blocks")
+        check_positive(self, "quantum_tokens")
         _ = self.quantum
 
     @property

@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from fairlead.v1 import scheduler_pb2
 from local_worker import sizes
@@ -88,9 +89,9 @@ def _model_info(config: WorkerConfig, name: str, model: ServedModel, limits: Bat
     )
 
 
-def prepare(argv: Sequence[str]) -> Serving:
+def prepare(argv: Sequence[str], **constants: Any) -> Serving:
     """Load the configuration and the model, and return the function that serves; raise ConfigError."""
-    config = load(WorkerConfig, ServiceName.WORKER, argv, os.environ, prog="python -m local_worker")
+    config = load(WorkerConfig, ServiceName.WORKER, argv, os.environ, prog="python -m local_worker", **constants)
     configure_logging(config.log_level)
     model = load_model(config)
 

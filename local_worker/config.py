@@ -7,7 +7,6 @@ from local_worker.engine_choice import CacheSize, EngineChoice
 from local_worker.worker_options import WorkerOptions
 from serving.config import ConfigError, check_positive, option, require
 from serving.model_name import BUILT_IN
-from serving.retired import constant
 
 DTYPES = ("float32", "bfloat16", "float16")
 
@@ -74,7 +73,6 @@ class WorkerConfig(WorkerOptions):
         choices=("auto", *DTYPES),
         change_when="Memory is short on a CPU (`bfloat16`), or the GPU has no bfloat16 (`float16`).",
     )
-    threads: int | None = constant(None, "write OMP_NUM_THREADS")  # of a CPU; None: as many as torch takes
     kv_tokens: str = option(
         "30%",
         "The KV cache holds this many tokens, or takes this part of the memory that the weights leave free, on a CPU "
@@ -115,7 +113,7 @@ class WorkerConfig(WorkerOptions):
     def __post_init__(self) -> None:
         WorkerOptions.__post_init__(self)
         self._check_models()
-        check_positive(self, "block_tokens", "max_running", "token_budget", "threads", "step_seconds")
+        check_positive(self, "block_tokens", "max_running", "token_budget", "step_seconds")
         require(self.preemption_quanta >= 0, f"preemption_quanta: must be at least 0, got {self.preemption_quanta}")
         _ = self.choice
         require(

@@ -104,7 +104,7 @@ def _transformers(config: WorkerConfig) -> ServedModel:
     from local_worker.engine.runner import EngineOptions, TransformersEngine
 
     log_once()
-    if threads := config.threads or _own_threads():
+    if threads := _own_threads():
         torch.set_num_threads(threads)
     device = config.device if config.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
     dtype = config.dtype if config.dtype != "auto" else "float32" if device == "cpu" else "bfloat16"
@@ -145,7 +145,7 @@ def _vllm(config: WorkerConfig) -> ServedModel:
     require(find_spec("vllm") is not None, "engine: vllm is not installed; docs/operations.md says how to install it")
     adapters = tuple(find_adapter(name, place) for name, place in config.lora_adapters.items())
     log_step("importing the engine")
-    prepare(config.threads, config.choice.runner)
+    prepare(config.choice.runner)
     from local_worker.engine.attention import UnsupportedModel
     from local_worker.engine.load_errors import reading
     from local_worker.engine.vllm.arguments import VllmOptions

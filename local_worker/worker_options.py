@@ -11,7 +11,6 @@ from serving.config import (
     option,
     require,
 )
-from serving.retired import constant
 from serving.service_options import ServiceOptions, scheduler_option
 
 WILDCARDS = ("", "0.0.0.0", "[::]")
@@ -48,7 +47,7 @@ class WorkerOptions(ServiceOptions):
     )
     # The queue holds this many requests. When it is full, the tenant with most loses the newest request of its user
     # with most.
-    max_waiting: int = constant(4096)
+    max_waiting: int = 4096
     policy: str = option(
         "dlpm",
         "This policy orders the queue. `dlpm`, `drr` and `vtc` have a bound of fairness, the others have none; only "
@@ -74,7 +73,6 @@ class WorkerOptions(ServiceOptions):
         change_when="The hit rate is low although prefixes repeat (more), or the bound is too wide (less). "
         "`fairlead tune` recommends a number.",
     )
-    charge: str = constant("generated", "output is charged when it is generated")
     drain_seconds: float = option(
         20.0,
         "Running requests have this time to finish after SIGTERM. Gateways place the rest again.",
@@ -89,7 +87,7 @@ class WorkerOptions(ServiceOptions):
             FairnessLevels.parse(self.fairness_levels)
         except ValueError as error:
             raise ConfigError(f"fairness_levels: {error}") from error
-        check_positive(self, "max_prompt_tokens", "max_waiting", "quantum_tokens")
+        check_positive(self, "max_prompt_tokens", "quantum_tokens")
         require(
             self.advertise != "" or self.listen.rpartition(":")[0] not in WILDCARDS,
             f"advertise: must be given, since gateways cannot reach a worker at {self.listen}",

@@ -3,11 +3,10 @@
 Precedence, low to high: the field's default, the YAML file (`--config` or `FAIRLEAD_<SERVICE>_CONFIG`), the variable
 `FAIRLEAD_<SERVICE>_<FIELD>` (serving/environment.py), the flag `--<field>` (serving/flags.py). Unknown keys,
 variables and flags are errors; so is a value of the wrong type. A dataclass checks ranges in `__post_init__` by
-raising ConfigError.
+raising ConfigError. Its fields that are made without `option` are constants: only a test sets them.
 """
 
 import dataclasses
-import logging
 import types
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -19,9 +18,7 @@ from serving import yaml_nodes
 from serving.cost import NamedCost, parse_cost
 from serving.environment import ServiceName, variables
 from serving.flags import flag, parse_flags
-from serving.retired import Folded, folded, options, warning
 
-log = logging.getLogger(__name__)
 C = TypeVar("C")
 MOST = 2**31 - 1  # largest number in any configuration: protobuf fields, arrays and Redis can all hold it
 MAX_PORT = 65_535
@@ -48,51 +45,32 @@ def option(
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def load(cls: type[C], service: ServiceName, argv: Sequence[str], environ: Mapping[str, str], *, prog: str) -> C:
-    """Resolve `cls`, the options of `service`, from `argv` and `environ`.
+def options(cls: type[Any]) -> list[dataclasses.Field[Any]]:
+    """Return the fields of a configuration that are options."""
+    return [field for field in dataclasses.fields(cls) if "help" in field.metadata]
+
+
+def load(
+    cls: type[C], service: ServiceName, argv: Sequence[str], environ: Mapping[str, str], *, prog: str, **constants: Any
+) -> C:
+    """Resolve `cls`, the options of `service`, from `argv` and `environ`, with other values for its `constants`.
 
     Raises ConfigError, or SystemExit for `--help`.
     """
-    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    fields = {field.name: field for field in options(cls)}
     kinds = {name: _kind(hint) for name, hint in get_type_hints(cls).items()}
-    former = folded(service, fields)
-    switches = [name for name, fold in former.items() if fold.is_switch]
-    switches += [name for name in fields if kinds[name] is bool]
-    retired = [*former, *(name for name, field in fields.items() if "retired" in field.metadata)]
     try:
-        flags = parse_flags(options(cls), retired, switches, argv, service, prog)
-        named = variables(service, [*fields, *former, "config"], environ)
+        flags = parse_flags(list(fields.values()), kinds, argv, service, prog)
+        named = variables(service, [*fields, "config"], environ)
     except ValueError as error:
         raise ConfigError(str(error)) from error
     configured = environ.get(named.pop("config", ""))
     path = flags.pop("config", configured)
-    given = _read(Path(path), [*fields, *former]) if path else []
+    given = _read(Path(path), fields) if path else []
     given += [(name, environ[variable], variable) for name, variable in named.items()]
     given += [(name, value, flag(name)) for name, value in flags.items()]
-    values = {name: (value, where) for name, value, where in given}
-    _fold(values, former, fields)
-    for name, (_, where) in values.items():
-        if "retired" in fields[name].metadata:
-            log.warning(warning(where, fields[name].metadata["retired"]))
-    return cls(**{name: _checked(value, kinds[name], fields[name], where) for name, (value, where) in values.items()})
-
-
-def _fold(
-    values: dict[str, tuple[Any, str]], former: Mapping[str, Folded], fields: Mapping[str, dataclasses.Field[Any]]
-) -> None:
-    """Put the values of former options into those of the options that they were folded into; log a warning for each."""
-    for name, fold in former.items():
-        value, where = values.pop(name, ("", ""))
-        text = str(value).lower() if isinstance(value, bool) else str(value)
-        if not text:  # as of a variable that comes from a secret without this key
-            continue
-        log.warning(warning(where, fold.successor))
-        default = fields[fold.into].default
-        whole, _ = values.get(fold.into, ("" if default is None else default, ""))
-        try:
-            values[fold.into] = fold.join(str(whole), text), where
-        except ValueError as error:
-            raise ConfigError(f"{where}: {error}") from error
+    values = {name: _checked(value, kinds[name], fields[name], where) for name, value, where in given}
+    return cls(**values, **constants)
 
 
 def require(condition: bool, message: str) -> None:

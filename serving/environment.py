@@ -22,7 +22,6 @@ SHARED = (
     "cost",
     "log_level",
 )
-FORMERLY_SHARED = ("internal_certificate", "internal_key", "internal_authority", "redis_password", "redis_ca")
 # Variables that the SDK, the `fairlead` command and the cache of the built-in model read.
 BUTTONS = "FAIRLEAD_DEMO_BUTTONS"  # the Unix socket of the demo whose buttons the gateway's page shows
 READ_ELSEWHERE = frozenset({"FAIRLEAD_API_KEY", "FAIRLEAD_CACHE", "FAIRLEAD_REFERENCE", "FAIRLEAD_TRACES", BUTTONS})
@@ -55,7 +54,7 @@ def variables(service: ServiceName, options: Collection[str], environ: Mapping[s
     Raise ValueError for variables with our prefix that have no meaning.
     """
     given = {name for name, text in environ.items() if name.startswith(PREFIX) and not _LINK.match(f"{name}={text}")}
-    plain = {PREFIX + option.upper(): option for option in (*SHARED, *FORMERLY_SHARED)}
+    plain = {PREFIX + option.upper(): option for option in SHARED}
     own = {variable(service, option): option for option in options}
     others = tuple(variable(other, "") for other in ServiceName if other != service)
     known = READ_ELSEWHERE | plain.keys() | own.keys()

@@ -3,7 +3,7 @@
 import argparse
 import difflib
 import itertools
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field
 from typing import Any, NoReturn
 
@@ -24,27 +24,24 @@ def flag(option: str) -> str:
 
 def parse_flags(
     fields: Sequence[Field[Any]],
-    retired: Sequence[str],
-    switches: Collection[str],
+    kinds: Mapping[str, type],
     argv: Sequence[str],
     service: ServiceName,
     prog: str,
 ) -> dict[str, Any]:
     """Return the options that `argv` sets, as strings or Booleans by name; `config` is one of them.
 
-    The help does not show those that are `retired`.
-
     Raise ValueError for a wrong argument, or SystemExit for `--help`.
     """
     parser = _Parser(prog=prog, allow_abbrev=False, epilog=_epilog(service))
     parser.add_argument("--config", metavar="FILE", help="YAML file with any of these options as keys")
-    texts = {field.name: _help(field) for field in fields} | dict.fromkeys(retired, argparse.SUPPRESS)
-    for name, text in texts.items():
+    for field in fields:
+        name = flag(field.name)
         settings: dict[str, Any] = {"metavar": "VALUE"}
-        if name in switches:
-            _check_alone(flag(name), argv)
+        if kinds[field.name] is bool:
+            _check_alone(name, argv)
             settings = {"action": argparse.BooleanOptionalAction}
-        parser.add_argument(flag(name), default=None, help=text, **settings)
+        parser.add_argument(name, default=None, help=_help(field), **settings)
     given, unknown = parser.parse_known_args(argv)
     if unknown:
         raise ValueError(_complaint(unknown[0], [flag(name) for name in vars(given)]))

@@ -7,6 +7,7 @@ import resource
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import uvloop
 
@@ -36,8 +37,10 @@ def log_step(step: str) -> None:
     log.info(STARTING, extra={"step": step})
 
 
-def run(prepare: Callable[[Sequence[str]], Serving], argv: Sequence[str]) -> int:
+def run(prepare: Callable[..., Serving], argv: Sequence[str], **constants: Any) -> int:
     """Prepare a service with arguments and run it until it returns; SIGTERM and SIGINT set the event passed to it.
+
+    `constants` are those of serving.config.load.
 
     Return the exit status: 0, or 2 after one line on standard error if preparing or serving raised ConfigError.
     """
@@ -58,7 +61,7 @@ def run(prepare: Callable[[Sequence[str]], Serving], argv: Sequence[str]) -> int
         await serve(stop)
 
     try:
-        uvloop.run(main(prepare(argv)))
+        uvloop.run(main(prepare(argv, **constants)))
     except ConfigError as error:
         print(f"configuration: {error}", file=sys.stderr)
         return 2

@@ -18,7 +18,6 @@ VLLM_SETTINGS: dict[str, object] = {
     "engine": f"vllm:{VLLM_RUNNER}",
     "vllm_args": "{enforce_eager: true}",
     "dtype": "float32",
-    "threads": 1,
     "block_tokens": VLLM_BLOCK,
     "kv_tokens": f"{128 * VLLM_BLOCK},10%",
 }

@@ -32,6 +32,7 @@ PAUSE = 0.01  # seconds between two looks at whether a fork has ended
 # to the pipe; it is closed when the last process of the run has ended.
 RUN = os.getpid()
 RUN_ENDS, _OPEN = os.pipe()
+Arguments = tuple[Sequence[str], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +93,23 @@ def forks_of(program: Program) -> Forks:
 
 
 class Fork:
-    """A process that runs a program with arguments, with the methods of subprocess.Popen that tests need."""
+    """A process that runs a program with arguments, with the methods of subprocess.Popen that tests need.
+
+    `constants` are arguments that `main` takes by name.
+    """
 
     def __init__(
-        self, program: Program, arguments: Sequence[str], environment: dict[str, str], stdout: Path, stderr: Path
+        self,
+        program: Program,
+        arguments: Sequence[str],
+        environment: dict[str, str],
+        stdout: Path,
+        stderr: Path,
+        **constants: object,
     ) -> None:
         self._forks = forks_of(program)
         self._exit_status: int | None = None
-        self.pid: int = self._forks.ask("start", arguments, environment, os.getcwd(), stdout, stderr)
+        self.pid: int = self._forks.ask("start", (arguments, constants), environment, os.getcwd(), stdout, stderr)
 
     def poll(self) -> int | None:
         """Return the exit status, or minus the number of the signal that ended it, or None while it runs."""
@@ -144,7 +154,7 @@ def exit_status(pid: int) -> int | None:
     return os.waitstatus_to_exitcode(status) if ended else None
 
 
-def serve_requests(listener: socket.socket, run_ends: int) -> list[str] | None:
+def serve_requests(listener: socket.socket, run_ends: int) -> Arguments | None:
     """Answer requests; return None when the run ends, and in a fork the arguments of the program."""
     connections: list[Connection] = []
     while True:
@@ -159,7 +169,7 @@ def serve_requests(listener: socket.socket, run_ends: int) -> list[str] | None:
                     return arguments
 
 
-def answer(connection: Connection, connections: list[Connection]) -> list[str] | None:
+def answer(connection: Connection, connections: list[Connection]) -> Arguments | None:
     """Answer one request, or drop a connection that was closed; in a fork return the arguments of the program."""
     try:
         name, *values = connection.recv()
@@ -170,12 +180,13 @@ def answer(connection: Connection, connections: list[Connection]) -> list[str] |
     if name == "exit_status":
         connection.send(exit_status(*values))
         return None
+    arguments: Arguments
     arguments, *surroundings = values
     pid = start(*surroundings)
     if pid == 0:
         for each in connections:
             each.close()
-        return list(arguments)
+        return arguments
     connection.send(pid)
     return None
 
@@ -200,7 +211,8 @@ def main(address: str, run_ends: str, entry: str, imports: str) -> int:
         arguments = serve_requests(listener, int(run_ends))
     if arguments is None:
         return 0
-    status: int = program.main(arguments)
+    given, constants = arguments
+    status: int = program.main(given, **constants)
     return status
 
 

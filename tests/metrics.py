@@ -9,6 +9,7 @@ from opentelemetry.metrics import NoOpMeter
 from endpoint_picker.app import make_picker
 from endpoint_picker.config import PickerConfig
 from endpoint_picker.core.service_counters import ServiceCounters
+from endpoint_picker.engine_poll import EnginePoll
 from endpoint_picker.metrics import observe_picker
 from fairlead.v1 import scheduler_pb2
 from gateway.accounting import Accounting
@@ -79,12 +80,13 @@ def declared() -> set[str]:
     observe_sharing(meter, LocalStore())
     RateLimitMetrics(meter)
     SchedulerMetrics(meter, make_service(SchedulerConfig(secret="a secret for tests only")))
+    picker = make_picker(PickerConfig(endpoints="127.0.0.1:1"), ServiceCounters())
     observe_picker(
         meter,
-        make_picker(PickerConfig(endpoints="127.0.0.1:1"), ServiceCounters()),
+        picker,
         EndpointNames(["127.0.0.1:1"]),
         SoleLeadership(),
-        None,
+        EnginePoll(picker),
         None,
         None,
     )

@@ -31,6 +31,20 @@ SERVICES = {
     "tests.system.agents": ServiceName.WORKER,
 }
 
+# Of configurations: what no option sets.
+CONSTANTS = {
+    "client_requests",
+    "connection_seconds",
+    "held_outputs_mib",
+    "max_streams_per_client",
+    "max_waiting",
+    "output_rate",
+    "reader_seconds",
+    "request_seconds",
+    "response_store_seconds",
+    "step_timeout",
+    "waiting_prompts_mib",
+}
 # What workers import beside their own code.
 ENGINES = {"transformers": "local_worker.engine.runner", "vllm": "tests.system.vllm.imported"}
 
@@ -51,10 +65,12 @@ class Process:
 
     def __init__(self, module: str, log: Path, settings: dict[str, object], imports: str = "") -> None:
         self._log = log
-        environment = {variable(SERVICES[module], key): str(value) for key, value in settings.items()}
+        options = {key: value for key, value in settings.items() if key not in CONSTANTS}
+        environment = {variable(SERVICES[module], key): str(value) for key, value in options.items()}
         log.touch()
         program = Program(f"{module}.app", imports or ENGINES.get(str(settings.get("engine")).partition(":")[0], ""))
-        self._fork = Fork(program, [], {**os.environ, **environment}, log, log)
+        constants = {key: value for key, value in settings.items() if key in CONSTANTS}
+        self._fork = Fork(program, [], {**os.environ, **environment}, log, log, **constants)
 
     @property
     def log(self) -> str:

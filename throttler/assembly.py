@@ -25,6 +25,8 @@ from throttler.profiles_file import parse
 from throttler.store import LocalStore, Store
 from throttler.throttler import Throttler
 
+GATEWAYS = 4  # that are assumed to share the limits until Redis reports their number
+
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
@@ -39,7 +41,7 @@ def make_throttler(
 
     Raise ConfigError.
     """
-    leases = LeasedQuota(WINDOW_SECONDS, options.gateways) if redis is not None else None
+    leases = LeasedQuota(WINDOW_SECONDS, GATEWAYS) if redis is not None else None
     quota = leases or LocalQuota()
     throttle = THROTTLES[ThrottleChoice.parse(options.throttle).name](profiles, quota, WINDOW_SECONDS)
     ledger = _ledger(options)

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from serving.config import ConfigError, check_positive, option, require
-from serving.retired import constant
+from serving.config import ConfigError, option, require
 from serving.service_options import ServiceOptions
 from throttler.core.profiles import RateLimits
 from throttler.core.throttles import THROTTLES
@@ -65,8 +64,6 @@ class ThrottleOptions(ServiceOptions):
         unit="path",
         change_when="A budget lasts longer than a process, and there is no Redis.",
     )
-    # Of the processes that are assumed to share the limits until Redis reports their number.
-    gateways: int = constant(4)
     throttle: str = option(
         "oit",
         "`oit` refuses calls above the limits only while workers are overloaded, and lets interactions in progress "
@@ -80,4 +77,3 @@ class ThrottleOptions(ServiceOptions):
     def __post_init__(self) -> None:
         ServiceOptions.__post_init__(self)
         ThrottleChoice.parse(self.throttle)
-        check_positive(self, "gateways")

@@ -12,6 +12,7 @@ from serving.kv_events.core.tiers import LOADING
 
 # Nodes with blocks of outstanding requests are spared when the index is full; at most this many are passed over.
 MAX_SPARED = 64
+MAX_BLOCKS = 2_000_000  # of 8 to 140 bytes each
 
 
 class BlockIndex:
@@ -21,7 +22,7 @@ class BlockIndex:
     spared. If all candidates are spared, the new request is not indexed: it still runs, but gives no hint to others.
     """
 
-    def __init__(self, max_blocks: int) -> None:
+    def __init__(self, max_blocks: int = MAX_BLOCKS) -> None:
         self.max_blocks = max_blocks
         self._tree = BlockTree()
 

@@ -39,7 +39,7 @@ from serving.envoy import ext_proc_pb2, ext_proc_pb2_grpc, ratelimit_pb2, rateli
 WARM_UP = 50  # requests before those that are measured
 TOKENS = 8  # of an answer
 ENGINES = "127.0.0.1:1,127.0.0.1:2"
-PICKER = ("endpoint_picker", "--listen", "127.0.0.1:0", "--endpoints", ENGINES, "--engine-metrics", "")
+PICKER = ("endpoint_picker", "--listen", "127.0.0.1:0", "--endpoints", ENGINES)
 BARE = ("lab.bench.ext_proc", "--bare")
 HEADERS = {
     ":method": "POST",

@@ -147,7 +147,8 @@ CONTENDERS: dict[str, Callable[[argparse.Namespace], Contender]] = {
 
 def contend(name: str, args: argparse.Namespace) -> None:
     """Measure one contender in this process, and print its figures as JSON."""
-    prepare(args.threads)
+    os.environ["OMP_NUM_THREADS"] = str(args.threads)
+    prepare()
     torch.set_num_threads(args.threads)
     contender = CONTENDERS[name](args)
     contender.run(Case(2, 40, 2).prompts(contender.vocabulary), 2)  # warm up

@@ -7,7 +7,7 @@ from engine_adapter.config import AdapterConfig
 from gateway.config import GatewayConfig
 from global_scheduler.config import SchedulerConfig
 from local_worker.config import WorkerConfig
-from serving import retired
+from serving import config
 from serving.environment import PREFIX, READ_ELSEWHERE, SHARED, ServiceName, variable
 from tests.repo.test_text import ROOT, text_files
 from throttler.config import ThrottlerConfig
@@ -26,7 +26,7 @@ WITH_NAMES_OF_THE_PAST = {ROOT / "CHANGELOG.md", ROOT / "tests"}
 
 
 def options(service: ServiceName) -> set[str]:
-    return {field.name for field in retired.options(CONFIGS[service])}
+    return {field.name for field in config.options(CONFIGS[service])}
 
 
 def known() -> set[str]:

@@ -33,8 +33,6 @@ def start(workers: int, step_seconds: float, callers: int, prompt_bytes: int, to
     `token_bytes` of a prompt are a token. Each worker has room for twice what all callers may have running.
     """
     options = {
-        "fake-step-seconds": step_seconds,
-        "fake-token-bytes": token_bytes,
         "max-prompt-tokens": prompt_bytes,
         "kv-tokens": max(1 << 21, 2 * callers * (prompt_bytes + TOKENS)),
         "token-budget": 1 << 20,
@@ -45,7 +43,7 @@ def start(workers: int, step_seconds: float, callers: int, prompt_bytes: int, to
         workers=workers,
         log_dir=Path(tempfile.mkdtemp(prefix="fairlead-bench-")),
         model="fake",
-        engine="fake",
+        engine=f"fake:{step_seconds},{token_bytes}",
         worker_args=worker_args,
         gateway_args=list(GATEWAY),
         http_listen="127.0.0.1:0",

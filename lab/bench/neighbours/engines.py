@@ -14,7 +14,7 @@ class EngineSetting:
     model: str
     longest_prompt: int  # tokens of a neighbour's, with the output
     quiet_every: float  # seconds between two questions
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, int | str]
 
 
 TIMED = EngineSetting(
@@ -27,7 +27,7 @@ TIMED = EngineSetting(
         "max-running": 64,
         "token-budget": 512,
         "quantum-tokens": 128,
-        "fake-token-bytes": 4,
+        "engine": "fake:,4",
     },
 )
 # Two processor cores compute the small model more slowly than the timed GPU a model of 8B: a sixteenth of the lengths.

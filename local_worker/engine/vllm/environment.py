@@ -19,14 +19,11 @@ RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 RUNNERS = {"v1": "0", "v2": "1"}  # values of RUNNER; without it vLLM chooses V2 since 0.31 where it has Triton
 
 
-def prepare(threads: int | None, runner: str = "v1") -> None:
-    """Set the environment variables of vLLM, for one of its model RUNNERS, and the number of `threads` of each of its
-    processes on a CPU, unless OMP_NUM_THREADS says it."""
+def prepare(runner: str = "v1") -> None:
+    """Set the environment variables of vLLM, for one of its model RUNNERS."""
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
     os.environ[RUNNER] = RUNNERS[runner]
-    if threads is not None:
-        os.environ["OMP_NUM_THREADS"] = str(threads)
     if "OMP_NUM_THREADS" in os.environ:
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
 

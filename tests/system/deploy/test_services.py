@@ -15,9 +15,8 @@ from gateway.config import GatewayConfig
 from gateway.tenants import Credentials, Tenants
 from global_scheduler.config import SchedulerConfig
 from local_worker.config import WorkerConfig
-from serving.config import load
+from serving.config import load, options
 from serving.environment import PREFIX, SHARED, variable
-from serving.retired import options
 from serving.rpc.server import LIVENESS
 from tests.services import SERVICES
 from tests.system.deploy import kubelet

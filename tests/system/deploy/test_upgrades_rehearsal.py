@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(sandbox.SECONDS), sandbox.nee
 MODEL = "smollm2-135m-instruct"
 SCALED = {"autoscaling": {"min": 2, "max": 4}}
 NEW: dict[str, Any] = {"name": "new", "model": MODEL, "replicas": 2}
-CHANGED: Values = {"gateway": {"settings": {"SLOW_SECONDS": 20}}}
+CHANGED: Values = {"gateway": {"settings": {"RESPONSE_STORE_MIB": 20}}}
 
 
 def old(**settings: Any) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def test_gateways_share_limits_and_schedulers_a_lease(port: int, tmp_path: Path)
     try:
         stack.scheduler.wait_for("leads")
         stack.worker("a")
-        gateways = [stack.gateway(throttle="rpm", user_per_minute=LIMIT, redis=url) for url in urls]
+        gateways = [stack.gateway(throttle=f"rpm:{LIMIT}", redis=url) for url in urls]
         for gateway in gateways:
             eventually(partial(shares_limits, gateway), "limits are shared")
         results = within_a_minute(lambda: [attempt(gateway) for gateway in gateways * LIMIT])

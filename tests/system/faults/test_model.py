@@ -22,9 +22,9 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_the_text_survives_its_worker(stack: Stack, model: Path) -> None:
-    settings: dict[str, object] = {"model": model, "batch_invariant": True, "dtype": "float32", "kv_tokens": 8192}
+    settings: dict[str, object] = {"model": model, "dtype": "float32", "kv_tokens": 8192}
     for name in ("a", "b"):
-        stack.worker(name, engine="transformers", threads=1, **settings)
+        stack.worker(name, engine="transformers:batch-invariant", **settings)
     gateway = stack.gateway(throttle="none")
     killed: list[str] = []
 
@@ -44,7 +44,7 @@ def test_the_text_survives_its_worker(stack: Stack, model: Path) -> None:
         while not any(line["attempts"] == 2 for line in gateway.logged("call ended")):
             # On a busy machine a worker may have computed everything before its caller has read the first tokens.
             for name in killed[-1:]:
-                stack.replace_worker(name, engine="transformers", threads=1, **settings)
+                stack.replace_worker(name, engine="transformers:batch-invariant", **settings)
                 stack.await_workers(stub)
             assert list(callers.map(lambda number: output_of(call(number, True)), range(CALLS))) == undisturbed
     assert killed

@@ -78,7 +78,7 @@ def choice(model: str, runner: str = "v1", **arguments: Any) -> str:
 def main() -> None:
     """Print the choices with the worker's environments, and without the variable that chooses."""
     _library = fake_device()
-    prepare(threads=1)
+    prepare()
     import vllm
     from vllm.platforms import current_platform
 
@@ -87,7 +87,7 @@ def main() -> None:
     model = sys.argv[1]
     found = {"version": vllm.__version__, "device": current_platform.device_type, "v1": choice(model)}
     found["watermark"] = choice(model, watermark_config={"key": 5})  # only V2 has it, so it is chosen in any case
-    prepare(threads=1, runner="v2")
+    prepare("v2")
     found["v2"] = choice(model, "v2")
     del os.environ[RUNNER]
     print(json.dumps({**found, "free": choice(model)}))

@@ -43,7 +43,7 @@ def lighten() -> None:
 
 if VLLM_RUNNER == "v2":
     lend_backend()
-prepare(threads=1, runner=VLLM_RUNNER)
+prepare(VLLM_RUNNER)
 importlib.import_module("local_worker.engine.vllm.executor")
 start_ranks_by("fork")
 if importlib.import_module("vllm.platforms").current_platform.is_cpu():

@@ -38,7 +38,7 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
     stack.close()
 
 
-def start(stack: Stack, name: str, model: Path, ranks: int, **settings: object) -> Process:
+def start(stack: Stack, name: str, model: Path | str, ranks: int, **settings: object) -> Process:
     """Start a worker, and wait until it serves."""
     arguments = f"{{enforce_eager: true, tensor_parallel_size: {ranks}}}"
     stack.worker(name, **{**VLLM_SETTINGS, "model": model, "vllm_args": arguments, **settings})
@@ -115,7 +115,7 @@ def test_calls_go_on_elsewhere_when_a_rank_stands_still(stack: Stack, model: Pat
 
 def test_calls_name_a_lora_adapter_like_a_model(stack: Stack, model: Path, tmp_path: Path) -> None:
     folder = save_adapter(AutoModelForCausalLM.from_pretrained(model), tmp_path / "variant", rank=8)
-    worker = start(stack, "a", model, ranks=1, served_name="base", lora=f"variant={folder}")
+    worker = start(stack, "a", f"base={model}", ranks=1, lora=f"variant={folder}")
     [member] = services.eventually(lambda: stack.status().cluster.members, "a member of the cluster")
     assert [served.name for served in member.models] == ["base", "variant"]
     assert len({served.revision for served in member.models}) == 2

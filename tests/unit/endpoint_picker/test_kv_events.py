@@ -78,7 +78,7 @@ async def server() -> AsyncIterator[TokenizingServer]:
 
 
 async def test_a_chat_has_the_tokens_that_the_engine_says(server: TokenizingServer) -> None:
-    prompts = TokenPrompts(lambda: [server.address], "/tokenize")
+    prompts = TokenPrompts(lambda: [server.address])
     messages = [{"role": "user", "content": "Hello"}]
     prompt = await prompts.read(body(messages=messages, temperature=0, max_tokens=9, cache_salt="s", tools=[]))
     assert prompt == Prompt(pack_ids(TOKENS), token_root("s"), 9)
@@ -87,7 +87,7 @@ async def test_a_chat_has_the_tokens_that_the_engine_says(server: TokenizingServ
 
 
 async def test_token_ids_are_asked_of_nobody(server: TokenizingServer) -> None:
-    prompts = TokenPrompts(lambda: [server.address], "/tokenize")
+    prompts = TokenPrompts(lambda: [server.address])
     assert await prompts.read(body(prompt=TOKENS)) == Prompt(pack_ids(TOKENS), token_root(""))
     assert not server.asked
 
@@ -98,7 +98,7 @@ async def test_token_ids_are_asked_of_nobody(server: TokenizingServer) -> None:
 async def test_a_prompt_that_no_engine_tokenizes_is_matched_as_text(
     server: TokenizingServer, fields: dict[str, Any]
 ) -> None:
-    prompts = TokenPrompts(lambda: [server.address], "/tokenize")
+    prompts = TokenPrompts(lambda: [server.address])
     assert await prompts.read(body(**fields)) == prompt_of(body(**fields))
     assert not server.asked
     for garbage in (b"", b"[1", b"[]", b"\xff", b'{"cache_salt": {}, "prompt": "a"'):
@@ -106,7 +106,7 @@ async def test_a_prompt_that_no_engine_tokenizes_is_matched_as_text(
 
 
 async def test_an_engine_that_tokenizes_nothing_is_left_alone_for_a_while(server: TokenizingServer) -> None:
-    prompts = TokenPrompts(lambda: [server.address], "/tokenize")
+    prompts = TokenPrompts(lambda: [server.address])
     text = body(prompt="Hello")
     server.says({"error": "no"}, 400)
     assert [await prompts.read(text) for _ in range(2)] == [prompt_of(text)] * 2
@@ -114,7 +114,7 @@ async def test_an_engine_that_tokenizes_nothing_is_left_alone_for_a_while(server
     server.says({"detail": "no tokens"})
     assert [await prompts.read(text) for _ in range(3)] == [prompt_of(text)] * 3
     assert len(server.asked) == 3
-    assert await TokenPrompts(list, "/tokenize").read(text) == prompt_of(text)
+    assert await TokenPrompts(list).read(text) == prompt_of(text)
 
 
 def stored(tokens: list[int]) -> dict[str, Any]:
@@ -241,7 +241,7 @@ async def test_prefixes_that_another_caller_sent_to_an_engine_are_known(
         engine.metric("served_engine_most_requests")
         events, replay = (int(each.rpartition(":")[2]) for each in (engine.events, engine.replay))
         picker = make([engine.address], 16)
-        prompts = TokenPrompts(lambda: picker.pool.endpoints, "/tokenize")
+        prompts = TokenPrompts(lambda: picker.pool.endpoints)
         text = "A story of which the engine has the beginning. " * 2
         async with following(picker, events, replay, 16):
             sent = json.dumps(
@@ -260,7 +260,6 @@ async def test_prefixes_that_another_caller_sent_to_an_engine_are_known(
     [
         ({"kv_events": "70000"}, "kv_events: expected PORT[,PORT], each at most 65535, got '70000'"),
         ({"kv_events": "5557,-1"}, "kv_events: expected PORT[,PORT], each at most 65535, got '5557,-1'"),
-        ({"tokenize": "tokens"}, "tokenize: expected a path that begins with '/', got 'tokens'"),
         ({"block_tokens": 0}, "block_tokens: must be above 0, got 0"),
         ({"token_budget": 0, "kv_events": "5557"}, "token_budget: must be positive, and needs kv_events"),
         ({"token_budget": 2048}, "token_budget: must be positive, and needs kv_events"),

@@ -193,7 +193,7 @@ async def test_two_pickers_count_a_client_together_and_each_goes_on_while_redis_
     """Two processes give a request at a time to an endpoint. Of two that wait the one whose client had nothing goes."""
     redis = RedisServer(tmp_path)
     settings = {"listen": "127.0.0.1:0", "metrics": "127.0.0.1:0", "endpoints": ENDPOINT, "max_running": 1}
-    settings |= {"engine_metrics": "", "redis": redis.url}
+    settings |= {"redis": redis.url}
     first, second = [Process("endpoint_picker", tmp_path / f"{number}.log", settings) for number in range(2)]
     try:
         for picker in (first, second):

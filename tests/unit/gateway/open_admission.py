@@ -38,6 +38,5 @@ def open_admission(cluster: Cluster) -> Admission:
         waiting_prompts=HeldBytesLimiter(100 * LONG_PROMPT, "prompts"),
         cache_scope=CACHE_SCOPES["user"],
         usage=UsageLedger(""),
-        cuts_max_tokens=True,
         interactions=CallInteractions(SECRET, ""),
     )

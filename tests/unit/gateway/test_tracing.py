@@ -141,8 +141,9 @@ def test_without_sampling_what_went_wrong_is_exported_and_nothing_else(
     stack: Stack, receiver: Receiver, endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0")
     stack.worker("w0", model="tiny")
-    gateway = stack.gateway(trace_ratio=0.0)
+    gateway = stack.gateway()
     asyncio.run(interact(gateway.address))
     assert gateway.terminate() == 0
     [call] = [span for _, span in receiver.spans if span.name.startswith("text_completion")]

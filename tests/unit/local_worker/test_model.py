@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def load(folder: Path) -> ServedModel:
-    return load_model(WorkerConfig(secret="s" * 16, model=str(folder), device="cpu", kv_tokens="64", threads=1))
+    return load_model(WorkerConfig(secret="s" * 16, model=str(folder), device="cpu", kv_tokens="64"))
 
 
 def test_a_folder_is_served(folder: Path) -> None:

@@ -1,6 +1,6 @@
 """Where a setting comes from, and what is refused."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -8,7 +8,7 @@ import pytest
 from gateway.config import GatewayConfig
 from global_scheduler.config import SchedulerConfig
 from local_worker.config import WorkerConfig
-from serving.config import ConfigError, load, option, require
+from serving.config import ConfigError, load, option, options, require
 from serving.environment import ServiceName
 
 
@@ -19,6 +19,7 @@ class Settings:
     ratio: float = option(0.5, "a fraction")
     enabled: bool = option(False, "a switch")
     policy: str = option("fair", "a choice", choices=("fair", "fifo"))
+    seconds: float = 30.0
 
     def __post_init__(self) -> None:
         require(self.count > 0, f"count: must be above 0, got {self.count}")
@@ -154,6 +155,18 @@ def test_an_unknown_option_is_refused_in_one_line(argv: tuple[str, ...], complai
     assert str(caught.value) == complaint
 
 
+def test_a_constant_is_no_option(tmp_path: Path) -> None:
+    path = yaml_file(tmp_path, "seconds: 1")
+    for argv, environ in (
+        (["--seconds", "1"], {}),
+        (["--config", path], {}),
+        ([], {"FAIRLEAD_WORKER_SECONDS": "1"}),
+    ):
+        with pytest.raises(ConfigError, match=r"no such option|unknown key|no such variable"):
+            settings(*argv, **environ)
+    assert load(Settings, ServiceName.WORKER, [], {}, prog="test", seconds=1.0).seconds == 1.0
+
+
 def test_a_files_complaints_name_the_line(tmp_path: Path) -> None:
     for text, complaint in (
         ("name: x\n\ncount: many\n", ":3: count"),
@@ -166,7 +179,7 @@ def test_a_files_complaints_name_the_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cls", [GatewayConfig, SchedulerConfig, WorkerConfig])
 def test_no_service_takes_numbers_or_ports_that_fail_later(cls: type[GatewayConfig]) -> None:
-    flags = [("--" + field.name.replace("_", "-"), field.type) for field in fields(cls)]
+    flags = [("--" + field.name.replace("_", "-"), field.type) for field in options(cls)]
     wrong = [(flag, value) for flag, kind in flags if kind in (int, float) for value in ("99999999999", "nan", "inf")]
     wrong += [(flag, "127.0.0.1:99999") for flag in ("--listen", "--metrics", "--health-listen")]
     for flag, value in wrong:

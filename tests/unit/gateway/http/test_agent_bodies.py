@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.services import Stack
-from tests.unit.gateway.http.conftest import serving
 from tests.unit.gateway.http.http_client import CHAT, COUNT, HELLO, MESSAGES, RESPONSES, TEXT, Answer, HttpClient
 
 EPHEMERAL = {"cache_control": {"type": "ephemeral", "ttl": "1h", "scope": "global"}}
@@ -278,21 +276,6 @@ def test_a_call_with_broken_arguments_is_accepted_in_the_next_request(http: Http
     assert http.post(RESPONSES, {"input": items, "max_output_tokens": 2}).status == 200
     blocks = [*HELLO, {"role": "assistant", "content": [block]}, result]
     assert http.post(MESSAGES, {"messages": blocks, "max_tokens": 2}).status == 200
-
-
-def test_a_limit_above_the_context_can_be_refused(stack: Stack) -> None:
-    stack.worker("a", model="tiny")
-    gateway, http = serving(stack, excess_max_tokens="refuse")
-    gateway.wait_for("ready")
-    for path, body, name in (
-        (CHAT, {"messages": HELLO}, "max_tokens"),
-        (MESSAGES, {"messages": HELLO}, "max_tokens"),
-        (RESPONSES, {"input": "hi"}, "max_output_tokens"),
-    ):
-        answer = http.post(path, {**body, name: 900_000})
-        assert answer.status == 400
-        assert f"{name}: " in answer.json["error"]["message"]
-        assert http.post(path, {**body, name: 1}).status == 200
 
 
 SERVERS = [

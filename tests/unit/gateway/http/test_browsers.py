@@ -146,7 +146,7 @@ def test_named_origins_and_names(stack: Stack) -> None:
     stack.worker("a")
     extension = "chrome-extension://abcdefghijklmnop"
     origins = f"{APP},http://localhost:3000,{extension},app://obsidian.md"
-    _, http = serving(stack, http_origins=origins, http_hosts="gateway.example")
+    _, http = serving(stack, http_hosts=f"gateway.example,{origins}")
     assert post(http, {"host": "gateway.example:8000"}).status == 200
     assert post(http, {"host": "evil.example"}).status == 403
     for origin in origins.split(","):

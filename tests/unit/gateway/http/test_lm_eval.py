@@ -88,8 +88,8 @@ def write_task(folder: Path, name: str, answers: list[str]) -> None:
 @pytest.fixture
 def built_in(stack: Stack) -> HttpClient:
     """A client of a cluster whose worker computes with the built-in model."""
-    settings = {"engine": "transformers", "model": f"tiny={BUILT_IN}", "kv_tokens": 2048}
-    stack.worker("a", **settings, batch_invariant=True, dtype="float32")
+    settings = {"engine": "transformers:batch-invariant", "model": f"tiny={BUILT_IN}", "kv_tokens": 2048}
+    stack.worker("a", **settings, dtype="float32")
     gateway, http = serving(stack, throttle="none")
     gateway.wait_for("ready")
     return http

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.model
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[ServedModel]:
-    model = load_model(WorkerConfig(secret="s" * 16, threads=1, block_tokens=BLOCK, kv_tokens=str(64 * BLOCK)))
+    model = load_model(WorkerConfig(secret="s" * 16, block_tokens=BLOCK, kv_tokens=str(64 * BLOCK)))
     yield model
     model.engine.close()
     assert model.sandbox is not None
