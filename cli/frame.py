@@ -9,7 +9,6 @@ from cli.screen import Line, Style
 from cli.table import Column, bar, cut, table
 from fairlead.v1 import scheduler_pb2
 from serving.statistics import jain_index
-from serving.wire import served_models
 
 BAR = 10  # characters
 MOST_TENANTS = 8  # rows
@@ -26,7 +25,7 @@ class ClientShare(NamedTuple):
 Member = scheduler_pb2.Member
 WORKER_COLUMNS: Sequence[Column[Member]] = (
     Column("WORKER", 10, lambda member: member.worker, is_text=True),
-    Column("MODEL", 22, lambda member: ",".join(model.name for model in served_models(member)), is_text=True, rank=3),
+    Column("MODEL", 22, lambda member: ",".join(model.name for model in member.models), is_text=True, rank=3),
     Column("RUN", 4, lambda member: str(member.load.running)),
     Column("WAIT", 5, lambda member: str(member.load.waiting)),
     Column("KV", BAR + 5, lambda member: _kv(member), is_text=True),

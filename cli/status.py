@@ -11,7 +11,6 @@ from cli.client_sums import ClientSum
 from cli.table import Column, table
 from fairlead.v1 import scheduler_pb2, throttling_pb2
 from serving.page_shares import evictions
-from serving.wire import served_models
 
 PLACED = {
     "scheduler": "by the scheduler",
@@ -39,7 +38,7 @@ class Level:
 
 
 def _models(member: Member) -> str:
-    return ",".join(model.name for model in served_models(member))
+    return ",".join(model.name for model in member.models)
 
 
 def _kv(member: Member) -> str:
@@ -125,7 +124,7 @@ def _members(status: scheduler_pb2.StatusResponse, width: int) -> list[str]:
     overloaded = {pool.model for pool in status.cluster.pools if pool.overloaded}
 
     def state(member: Member) -> str:
-        models = {model.name for model in served_models(member)}
+        models = {model.name for model in member.models}
         return "draining" if member.load.draining else "overloaded" if overloaded & models else "serving"
 
     lines = [f"global policy: {status.policy}"]

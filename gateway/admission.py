@@ -17,7 +17,7 @@ from gateway.interactions import CallInteractions
 from gateway.tenants import CallerIdentity, Credentials, Tenants
 from gateway.upstream.cluster import Cluster
 from gateway.usage import UsageLedger, UsageSums
-from gateway.validation import app_name, capacity, check_interaction, check_length, check_rendered, check_request, cut
+from gateway.validation import app_name, capacity, check_interaction, check_length, check_request, cut
 from serving.cost import MICRO, within_limits
 from serving.names import MAX_NAME, tenant_of
 from serving.telemetry.records import CHAT, TEXT_COMPLETION
@@ -146,7 +146,6 @@ class Admission:
         encode = partial(self._cluster.encode, to_encode, call.deadline)
         encoded = await (encode() if call.encoding is None else call.encoding.get(encode))
         call.waiting.close()
-        check_rendered(request.prompt.chat, encoded)
         call.granted = frozenset(encoded.granted)
         if sampling.constraint is None:  # a constrained output is text from its beginning to its end
             call.output_format = encoded.output_format

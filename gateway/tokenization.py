@@ -9,7 +9,7 @@ from gateway.call import Receive
 from gateway.core.client_limits import HeldBytesLimiter, OpenCallLimiter
 from gateway.tenants import CallerIdentity, Credentials
 from gateway.upstream.cluster import Cluster
-from gateway.validation import check_prompt, check_rendered
+from gateway.validation import check_prompt
 
 
 class Tokenization:
@@ -42,7 +42,6 @@ class Tokenization:
         request.client, request.model = client, model.name
         with self._counted(client, request.ByteSize()):
             encoded = await self._cluster.encode(request, None)
-            check_rendered(request.prompt.chat, encoded)
             return unpack_ids(encoded.token_ids), model
 
     async def decode(self, receive: Receive[worker_pb2.DecodeRequest], credentials: Credentials) -> str:

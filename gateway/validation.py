@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from google.protobuf import struct_pb2
 
-from fairlead.errors import InvalidRequest, TooLong, Unavailable
+from fairlead.errors import InvalidRequest, TooLong
 from fairlead.token_ids import TOKEN_BYTES, unpack_ids
-from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
+from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2
 from serving.names import MAX_NAME, MAX_SPELLING, normalized
 from serving.prompt_size import check_size
 from serving.sampling_params import SamplingParams
@@ -216,16 +216,6 @@ def check_tools(chat: common_pb2.Chat) -> None:
             raise InvalidRequest(f"only a tool's message has it, got {message.role!r}", f"{field}.tool_call_id")
         for number, call in enumerate(message.tool_calls):
             check_name(call.name, f"{field}.tool_calls[{number}].name", MAX_CALLED)
-
-
-def check_rendered(chat: common_pb2.Chat, encoded: worker_pb2.EncodeResponse) -> None:
-    """Raise Unavailable if a worker that knows no tools has left out those of `chat`, or what is promised of calls."""
-    if needs_call(chat.tool_choice) and not encoded.call_grammar:
-        raise Unavailable("tool_choice: the worker that encoded the prompt is of an older version, which ignores it")
-    if encoded.HasField("output_format"):
-        return
-    if chat.tools or any(message.tool_calls or message.tool_call_id for message in chat.messages):
-        raise Unavailable("tools: the worker that encoded the prompt is of an older version, which does not know them")
 
 
 def check_constraint(chat: common_pb2.Chat, sampling: SamplingParams) -> None:

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 
 from fairlead.v1 import scheduler_pb2
 from global_scheduler.core.fleet import Member
-from serving.wire import served_models
 
 
 class WorkerAttachment:
@@ -14,7 +13,7 @@ class WorkerAttachment:
     def __init__(self, hello: scheduler_pb2.Hello, member: Member) -> None:
         self.member = member
         self.worker = hello.worker  # its name
-        models = served_models(hello)
+        models = hello.models
         self._described = scheduler_pb2.Member(
             worker=hello.worker, instance=hello.instance, address=hello.address, model=models[0], models=models
         )

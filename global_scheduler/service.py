@@ -136,7 +136,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
     async def Watch(
         self, request: scheduler_pb2.WatchRequest, context: Any
     ) -> AsyncIterator[scheduler_pb2.ClusterState]:
-        """Send the cluster at once, and then what changes, or the whole of it to older gateways."""
+        """Send the cluster at once, and then what changes, or the whole of it to those who do not take changes."""
         self._leadership.observe_epoch(request.epoch)
         self._publish()
         sent, published = self._snapshot, self._published
@@ -233,7 +233,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
 
     def _check_cost(self, hello: scheduler_pb2.Hello) -> None:
         """Log once that a worker charges by another cost function, since its cost units then differ from ours."""
-        cost = hello.model.cost
+        cost = hello.models[0].cost
         if cost and cost != self._cost and cost not in self._other_costs:
             self._other_costs.add(cost)
             worker = {"worker": hello.worker, "worker_cost": cost, "cost": self._cost}

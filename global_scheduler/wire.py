@@ -8,7 +8,7 @@ from global_scheduler.core.client_service_table import ClientService
 from global_scheduler.core.fleet import WorkerIdentity, WorkerLoad
 from global_scheduler.core.policies import RouteRequest
 from serving.blocks import DIGEST_BYTES, BlockRun
-from serving.wire import served_models, weight_from_proto
+from serving.wire import weight_from_proto
 
 SHARED = ("block_tokens", "kv_tokens", "max_running")  # of a worker, whichever model a request is for
 
@@ -36,14 +36,14 @@ def accepted_from(message: scheduler_pb2.AcceptedRequest, identity: WorkerIdenti
 
     Its blocks are reported by the worker's cache events.
     """
-    served = list(identity.revisions)
-    if message.model and message.model not in served:
-        raise InvalidRequest(f"unknown model {message.model!r}; {identity.worker} serves {listed(served)}", "model")
+    if message.model not in identity.revisions:
+        served = listed(list(identity.revisions))
+        raise InvalidRequest(f"unknown model {message.model!r}; {identity.worker} serves {served}", "model")
     return RouteRequest(
         request_id=message.request_id,
         attempt=message.attempt,
         client=message.client,
-        model=message.model or served[0],
+        model=message.model,
         digests=b"",
         prompt_tokens=message.prompt_tokens,
         weight=weight_from_proto(message.weight, "accepted.weight"),
@@ -53,7 +53,9 @@ def accepted_from(message: scheduler_pb2.AcceptedRequest, identity: WorkerIdenti
 
 def identity_from(hello: scheduler_pb2.Hello) -> WorkerIdentity:
     """Return the identity of the worker that says hello; raises InvalidRequest."""
-    models = served_models(hello)
+    models = hello.models
+    if not models:
+        raise InvalidRequest("must be given", "hello.models")
     for model in models:
         _check_model(model, models[0])
     identity = WorkerIdentity(

@@ -37,7 +37,7 @@ class PromptEncoder:
     has_public_blocks: bool = True  # whether cache scopes can share blocks
 
     def model(self, name: str) -> str:
-        """Return the model that `name` means; older gateways send an empty name, which means the first model.
+        """Return the model that `name` means; an empty name means the first model.
 
         Raises Unavailable for a model that is not served here. The gateway then tries another worker, since its list of
         workers may be out of date.

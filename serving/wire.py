@@ -1,12 +1,12 @@
 """Conversions between protobuf messages and this project's own types."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError
 
 from fairlead.errors import InvalidRequest
-from fairlead.v1 import common_pb2, scheduler_pb2
+from fairlead.v1 import common_pb2
 from serving.constraint import Constraint, check_choices
 from serving.cost import MAX_WEIGHT, weight_thousandths
 from serving.sampling_params import SamplingParams, check_biases
@@ -25,11 +25,6 @@ def parsed(parse: Callable[[bytes], M], data: bytes) -> M:
         return parse(data)
     except DecodeError as error:
         raise InvalidRequest("the request is no valid message: malformed, or text that is not UTF-8") from error
-
-
-def served_models(worker: scheduler_pb2.Hello | scheduler_pb2.Member) -> Sequence[scheduler_pb2.ModelInfo]:
-    """Return every model that `worker` serves; a worker of an older version reports only one, in `model`."""
-    return worker.models or [worker.model]
 
 
 def sampling_from_proto(message: common_pb2.SamplingParams, default_max_tokens: int | None = None) -> SamplingParams:

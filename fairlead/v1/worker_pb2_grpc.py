@@ -141,15 +141,14 @@ class TokenizerServicer:
 
     def EncodeShort(self, request_iterator, context):
         """One long-lived stream per gateway, for short prompts: an exchange over it costs a gateway a fifth of a call of its
-        own. Answers come in any order. Older workers do not implement it.
+        own. Answers come in any order.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Decode(self, request, context):
-        """older workers do not implement it
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')

@@ -12,7 +12,6 @@ from gateway.core.service_history import ClientSample, ServiceHistory
 from serving.names import tenant_of
 from serving.page_shares import PageSum, evictions, of_clients, of_tenants
 from serving.telemetry.records import CallRecord
-from serving.wire import served_models
 from throttler.core.budget import NANO
 from throttler.core.decider import ThrottleState
 from throttler.core.windows import QuotaAccount
@@ -53,7 +52,7 @@ def _siblings(client: str, fair_among: Collection[str]) -> str:
 
 
 def levels(members: Members) -> list[str]:
-    """Return the levels at which workers are fair, the highest first; empty if all workers are of older versions."""
+    """Return the levels at which workers are fair, the highest first; empty without workers."""
     return list(dict.fromkeys(each.level for member in members for each in member.load.levels))
 
 
@@ -218,14 +217,14 @@ def _pools(members: Members) -> list[list[int]]:
     pools: defaultdict[str, list[int]] = defaultdict(list)
     for index, member in enumerate(members):
         if not member.load.draining:
-            for model in served_models(member):
+            for model in member.models:
                 pools[model.name].append(index)
     return list(pools.values())
 
 
 def _worker(member: scheduler_pb2.Member, overloaded: Collection[str], served: list[str]) -> Document:
     load, model = member.load, member.model
-    models = [model.name for model in served_models(member)]
+    models = [model.name for model in member.models]
     state = "draining" if load.draining else "overloaded" if set(models) & set(overloaded) else "serving"
     said: dict[str, Any] = {
         "models": ", ".join(models),

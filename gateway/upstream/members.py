@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Mapping
 from fairlead.errors import InvalidRequest, Unavailable, listed
 from fairlead.v1 import scheduler_pb2
 from serving.watched_cluster import WatchedCluster
-from serving.wire import served_models
 
 CLIPPED = 128  # characters of an unknown model's name that an error repeats
 
@@ -77,7 +76,7 @@ class Members:
         """Raise AssertionError if the tables of members and pools contradict each other."""
         assert not self._told.keys() & self._inherited.keys()
         assert self._by_worker == {**self._told, **self._inherited}
-        served = sum(len(served_models(member)) for member in self._by_worker.values())
+        served = sum(len(member.models) for member in self._by_worker.values())
         assert sum(map(len, self._pools.values())) == served
         assert self._pools.keys() == self._limits.keys()
 
@@ -132,7 +131,7 @@ class Members:
         pools: dict[str, list[scheduler_pb2.Member]] = {}
         infos: dict[str, list[scheduler_pb2.ModelInfo]] = {}
         for member in self._by_worker.values():
-            for info in served_models(member):
+            for info in member.models:
                 pools.setdefault(info.name, []).append(member)
                 infos.setdefault(info.name, []).append(info)
         self._pools = dict(sorted(pools.items()))
@@ -147,6 +146,6 @@ def _smallest(infos: list[scheduler_pb2.ModelInfo]) -> scheduler_pb2.ModelInfo:
     smallest.max_prompt_tokens = min(info.max_prompt_tokens for info in infos)
     smallest.max_model_tokens = min(info.max_model_tokens for info in infos)
     smallest.kv_tokens = min(info.kv_tokens for info in infos)
-    smallest.longest_token = max(info.longest_token for info in infos)  # equal, except 0 at an older version
+    smallest.longest_token = max(info.longest_token for info in infos)
     smallest.vocab_size = min(info.vocab_size for info in infos)
     return smallest

@@ -41,7 +41,6 @@ class ShortPrompts:
         self.answers: dict[int, Answer] = {}  # those that are awaited
         self._writer: CoalescingWriter[worker_pb2.ShortPrompts] | None = None
         self._reader: asyncio.Task[None] | None = None
-        self._is_implemented = True  # by the worker, as far as is known
 
     def encode(self, request: worker_pb2.EncodeRequest) -> Answer:
         """Tokenize a prompt; the result is None if the stream cannot answer: Encode then answers or raises the reason.
@@ -49,9 +48,6 @@ class ShortPrompts:
         A caller that no longer needs the result cancels it.
         """
         answer: Answer = asyncio.get_running_loop().create_future()
-        if not self._is_implemented:
-            answer.set_result(None)
-            return answer
         if self._writer is None:
             self._writer = CoalescingWriter(worker_pb2.ShortPrompts)
             self._reader = asyncio.create_task(self._read(self._writer, self.answers))
@@ -74,9 +70,8 @@ class ShortPrompts:
             async for batch in call:
                 for encoded in batch.encoded:
                     _answer(answers.get(encoded.number), encoded.response if encoded.HasField("response") else None)
-        except grpc.aio.AioRpcError as error:
+        except grpc.aio.AioRpcError:
             reraise_cancellation()
-            self._is_implemented = error.code() is not grpc.StatusCode.UNIMPLEMENTED
         finally:
             call.cancel()
             writer.close()
@@ -153,7 +148,7 @@ class WorkerLink:
         return await self._tokenizer(worker_pb2_grpc.TokenizerStub(self._channel).Encode, request, timeout)
 
     async def decode(self, request: worker_pb2.DecodeRequest, timeout: float) -> worker_pb2.DecodeResponse:
-        """Return the text of tokens; raise the worker's FairleadError, or Unavailable if its version is too old."""
+        """Return the text of tokens; raise the worker's FairleadError."""
         return await self._tokenizer(worker_pb2_grpc.TokenizerStub(self._channel).Decode, request, timeout)
 
     async def _tokenizer(self, ask: Callable[..., Awaitable[Reply]], request: object, timeout: float) -> Reply:
@@ -162,8 +157,6 @@ class WorkerLink:
             return await ask(request, timeout=timeout, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
             reraise_cancellation()
-            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-                raise Unavailable("the worker has an older version, which does not support this call") from error
             if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
                 raise TooLong(f"its tokens exceed an internal message's {MAX_MESSAGE_BYTES} bytes", "prompt") from error
             raise from_call(error) from error

@@ -82,7 +82,9 @@ class FakeWorker:
     """A worker's reports without a worker; each has an address of its own, since channels to one address are shared."""
 
     def __init__(self, number: int, port: int) -> None:
-        hello = scheduler_pb2.Hello(worker=f"worker-{number}", instance="1", address=f"127.0.0.1:{number}", model=MODEL)
+        hello = scheduler_pb2.Hello(
+            worker=f"worker-{number}", instance="1", address=f"127.0.0.1:{number}", models=[MODEL]
+        )
         self._snapshot = WorkerSnapshot(hello)
         self._attachment = SchedulerAttachment(
             scheduler=f"127.1.{number // 250}.{number % 250 + 1}:{port}",

@@ -37,7 +37,7 @@ class SimulatedWorker:
             name="model", block_tokens=16, kv_tokens=KV_TOKENS, max_running=64, max_model_tokens=8192, policy="dlpm"
         )
         yield scheduler_pb2.WorkerReport(
-            hello=scheduler_pb2.Hello(worker=self._name, instance="1", address="127.0.0.1:1", model=model)
+            hello=scheduler_pb2.Hello(worker=self._name, instance="1", address="127.0.0.1:1", models=[model])
         )
         changed = list(self._services)  # the first report is of all
         while True:

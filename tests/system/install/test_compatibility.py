@@ -1,6 +1,6 @@
-"""The table of compatibility in docs/operations.md: services, workers and the SDK of 0.2 beside those of this version.
+"""The table of compatibility in docs/operations.md: services, workers and the SDK of 0.3 beside those of this version.
 
-0.2 is taken from the history of this repository, and runs with the packages that are installed here.
+0.3 is taken from the history of this repository, and runs with the packages that are installed here.
 """
 
 import io
@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from serving.environment import ServiceName, variable
+from serving.environment import variable
 from tests.ports import own_address
 from tests.services import DEADLINE, SECRET, SERVICES, Stack, eventually
 
 ROOT = Path(__file__).parents[3]
-FORMER = "9279c53b31de15fa3c3f180fadd011d628cf78c1"  # the commit of 0.2.0
+FORMER = "93e96002f8e5f2dc12e8eac9b463607f16e24eec"  # the commit of 0.3.0
 PACKAGES = ("fairlead", "serving", "gateway", "global_scheduler", "local_worker", "throttler")
 SERVING = ("global_scheduler", "local_worker", "gateway")
 MIXED = [mix for size in (1, 2) for mix in itertools.combinations(SERVING, size)]
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.e2e
 
 
 class Former:
-    """The services and the SDK of 0.2 in `folder`."""
+    """The services and the SDK of 0.3 in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self._environment = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{folder / 'fairlead'}"}
@@ -77,7 +77,7 @@ class Former:
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     archive = subprocess.run(["git", "archive", FORMER, *PACKAGES], cwd=ROOT, capture_output=True)
     if archive.returncode:
-        pytest.skip(f"the history has no commit of 0.2.0: {archive.stderr.decode().strip()}")
+        pytest.skip(f"the history has no commit of 0.3.0: {archive.stderr.decode().strip()}")
     folder = tmp_path_factory.mktemp("former")
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
         files.extractall(folder, filter="data")
@@ -111,23 +111,15 @@ def answers(former: Former, gateway: str) -> None:
     assert done.stdout.split()[:2] == ["8", "True"]
 
 
-@pytest.mark.parametrize("of_0_2", MIXED, ids=" and ".join)
-def test_services_and_sdk_of_0_2_work_beside_those_of_this_version(
-    former: Former, current: Stack, tmp_path: Path, of_0_2: tuple[str, ...]
+@pytest.mark.parametrize("of_0_3", MIXED, ids=" and ".join)
+def test_services_and_sdk_of_0_3_work_beside_those_of_this_version(
+    former: Former, current: Stack, tmp_path: Path, of_0_3: tuple[str, ...]
 ) -> None:
     def start(module: str, **settings: object) -> str:
-        if module in of_0_2:
+        if module in of_0_3:
             return former.start(module, tmp_path / f"{module}.log", **settings)
         return current.start(module, **settings).address
 
     scheduler = start("global_scheduler")
     start("local_worker", engine="fake", model="m", name="w", scheduler=scheduler)
     answers(former, start("gateway", scheduler=scheduler, throttle="none"))
-
-
-def test_services_of_this_version_run_with_the_environment_of_0_2(current: Stack) -> None:
-    """Options that were renamed or folded since then are accepted, each with a warning."""
-    gateway = current.start("gateway", scheduler=current.addresses, user_per_minute=7, trace_ratio=0.5)
-    assert gateway.address
-    warned = {line["message"].partition(":")[0] for line in gateway.lines() if line["level"] == "warning"}
-    assert warned >= {variable(ServiceName.GATEWAY, name) for name in ("user_per_minute", "trace_ratio")}

@@ -20,7 +20,7 @@ def member(worker: str, waits: float, rate: float = 2000.0) -> scheduler_pb2.Mem
     model = scheduler_pb2.ModelInfo(
         name="organisation-model-8b-instruct", kv_tokens=400_000, engine="vllm 0.32.0", policy="dlpm"
     )
-    return scheduler_pb2.Member(worker=worker, model=model, load=load)
+    return scheduler_pb2.Member(worker=worker, model=model, models=[model], load=load)
 
 
 def shown(*members: scheduler_pb2.Member) -> list[str]:

@@ -35,7 +35,7 @@ def busy() -> scheduler_pb2.StatusResponse:
             draining=number == 1,
             client_pages=[scheduler_pb2.PageShare(name="tenant/ann", pages=15, part=20)],
         )
-        status.cluster.members.add(worker=f"worker-{number}", model=model, load=load)
+        status.cluster.members.add(worker=f"worker-{number}", model=model, models=[model], load=load)
         clients = [
             scheduler_pb2.ClientService(
                 client=f"tenant/{name}", service=1e9, balance=-600_000, waiting=1000, running=32, weighted_service=1e9

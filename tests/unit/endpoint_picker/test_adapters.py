@@ -33,7 +33,13 @@ def accepted(
     name: str, client: str = "ann", prompt_tokens: int = 10, *, background: bool = False
 ) -> scheduler_pb2.AcceptedRequest:
     return scheduler_pb2.AcceptedRequest(
-        request_id=name, attempt=1, client=client, prompt_tokens=prompt_tokens, weight=1.0, background=background
+        request_id=name,
+        attempt=1,
+        client=client,
+        prompt_tokens=prompt_tokens,
+        weight=1.0,
+        model="m",
+        background=background,
     )
 
 
@@ -51,7 +57,12 @@ class Adapter:
 
     async def hello(self, endpoint: str, *requests: scheduler_pb2.AcceptedRequest) -> None:
         hello = scheduler_pb2.Hello(
-            worker="w", instance="i", address="10.0.0.1:7000", model=MODEL, requests=requests, engine_address=endpoint
+            worker="w",
+            instance="i",
+            address="10.0.0.1:7000",
+            models=[MODEL],
+            requests=requests,
+            engine_address=endpoint,
         )
         await self.call.write(scheduler_pb2.WorkerReport(hello=hello))
         assert (await self.call.read()).HasField("attached")

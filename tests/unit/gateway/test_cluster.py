@@ -33,8 +33,8 @@ from tests.unit.gateway.scripted_worker import SECRET, ScriptedWorker
 MODEL = scheduler_pb2.ModelInfo(name="m")
 STATE = scheduler_pb2.ClusterState(
     members=[
-        scheduler_pb2.Member(worker="a", instance="a1", address="127.0.0.1:1", model=MODEL),
-        scheduler_pb2.Member(worker="b", instance="b1", address="127.0.0.1:2", model=MODEL),
+        scheduler_pb2.Member(worker="a", instance="a1", address="127.0.0.1:1", models=[MODEL]),
+        scheduler_pb2.Member(worker="b", instance="b1", address="127.0.0.1:2", models=[MODEL]),
     ],
     pools=[scheduler_pb2.Pool(model="m", overloaded=True)],
     epoch=1,
@@ -220,7 +220,7 @@ async def test_a_call_that_goes_before_its_worker_was_reached_is_withdrawn(
     model = scheduler_pb2.ModelInfo(
         name="m", vocab_size=10, max_prompt_tokens=100, max_model_tokens=200, kv_tokens=200, longest_token=20
     )
-    tokenizer = scheduler_pb2.Member(worker="a", instance="a1", address=worker.address, model=model)
+    tokenizer = scheduler_pb2.Member(worker="a", instance="a1", address=worker.address, models=[model])
     linked.scheduler.say(scheduler_pb2.ClusterState(epoch=1, members=[tokenizer]))
     await linked.until(lambda: linked.cluster.members.resolve("m").vocab_size == 10)
     journal = CallLog(Traces(), CallMetrics(get_meter("test")))
@@ -310,7 +310,7 @@ async def test_overload_of_which_nothing_more_is_heard_is_over(linked: Linked) -
 
 
 async def test_changes_that_a_scheduler_reports_are_applied_to_what_it_reported_before(linked: Linked) -> None:
-    drains = scheduler_pb2.Member(worker="b", instance="b1", load=scheduler_pb2.Load(draining=True), model=MODEL)
+    drains = scheduler_pb2.Member(worker="b", instance="b1", load=scheduler_pb2.Load(draining=True), models=[MODEL])
     for change, serving in (({"members": [drains]}, ["a"]), ({"left": ["a"]}, [])):
         linked.scheduler.say(scheduler_pb2.ClusterState(epoch=1, is_change=True, **change))
         await linked.until(lambda: [m.worker for m in linked.cluster.members.serving("m")] == serving)  # noqa: B023
@@ -332,7 +332,7 @@ async def test_a_restarted_scheduler_is_found_again_and_takes_nobody_away_at_onc
 async def test_a_worker_that_a_new_scheduler_does_not_know_is_a_member_while_its_session_lives(
     linked: Linked, worker: ScriptedWorker
 ) -> None:
-    reached = scheduler_pb2.Member(worker="a", instance="a1", address=worker.address, model=MODEL)
+    reached = scheduler_pb2.Member(worker="a", instance="a1", address=worker.address, models=[MODEL])
     linked.scheduler.say(scheduler_pb2.ClusterState(members=[reached, STATE.members[1]], epoch=1))
     await linked.until(lambda: reached in linked.cluster.members.all())
     placed = await linked.cluster.place(request())
@@ -351,7 +351,7 @@ async def test_a_worker_that_a_new_scheduler_does_not_know_is_a_member_while_its
 @pytest.mark.usefixtures("patient")
 async def test_the_highest_epoch_is_followed_and_a_lower_one_ignored() -> None:
     old = ScriptedScheduler("127.0.0.1:0", STATE)
-    newcomer = scheduler_pb2.Member(worker="c", instance="c1", model=scheduler_pb2.ModelInfo(name="n"))
+    newcomer = scheduler_pb2.Member(worker="c", instance="c1", models=[scheduler_pb2.ModelInfo(name="n")])
     members = [STATE.members[1], newcomer]
     new = ScriptedScheduler("127.0.0.1:0", scheduler_pb2.ClusterState(epoch=2, members=members))
     standby = ScriptedScheduler("127.0.0.1:0", scheduler_pb2.ClusterState(epoch=0))

@@ -72,7 +72,7 @@ async def admission(tokenizer: HeldTokenizer) -> AsyncIterator[Admission]:
         kv_tokens=10_000,
         longest_token=LONGEST_TOKEN,
     )
-    member = scheduler_pb2.Member(worker="a", address=f"127.0.0.1:{tokenizer.server.port}", model=model)
+    member = scheduler_pb2.Member(worker="a", address=f"127.0.0.1:{tokenizer.server.port}", models=[model])
     reported = WatchedCluster()
     reported.apply(scheduler_pb2.ClusterState(members=[member]))
     cluster.members.update(reported)

@@ -192,15 +192,6 @@ def test_a_worker_of_several_models_is_a_member_of_each_ones_pool() -> None:
     assert members.resolve("").max_model_tokens == 100
 
 
-def test_a_scheduler_that_knows_of_one_model_per_worker_is_understood() -> None:
-    members = Members()
-    older = member("a")
-    older.ClearField("models")
-    members.update(state(older))
-    assert [known.worker for known in members.serving("m")] == ["a"]
-    members.check_invariants()
-
-
 def test_names_of_models() -> None:
     members = Members()
     with pytest.raises(Unavailable, match="no worker"):

@@ -16,7 +16,7 @@ from local_worker.prompt_encoder import PromptEncoder
 from local_worker.service import TokenizerService
 from local_worker.tokenizer import ByteTokenizer
 from serving.rpc.server import Server
-from tests.unit.gateway.scripted_worker import SECRET, ScriptedWorker
+from tests.unit.gateway.scripted_worker import SECRET
 
 MOST_TOKENS = 2 * SHORT_PROMPT
 
@@ -109,12 +109,3 @@ async def test_prompts_of_a_stream_that_breaks_are_tokenized_by_calls(
     assert await asyncio.gather(*pending) == [[97], [98], [99]]
     assert await tokens(workers, tokenizer, "d") == [100]
     assert tokenizer.streams == 2, "the next prompt opens another stream"
-
-
-async def test_a_worker_of_an_older_version_is_called_for_each_prompt(
-    workers: WorkerLinks, worker: ScriptedWorker
-) -> None:
-    older = scheduler_pb2.Member(worker="a", address=worker.address)
-    for _ in range(2):
-        request = worker_pb2.EncodeRequest(prompt=as_prompt("good"))
-        assert (await workers.encode([older], request, None)).token_ids == b"1234"

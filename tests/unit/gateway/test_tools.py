@@ -1,39 +1,14 @@
-"""Tools and calls of chats, and workers of versions that do not know them."""
+"""Tools and calls of chats."""
 
 import pytest
 
-from fairlead.errors import InvalidRequest, Unavailable
-from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
-from gateway.validation import MAX_PARTS, MAX_TOOLS, check_prompt, check_rendered, check_tools
+from fairlead.errors import InvalidRequest
+from fairlead.v1 import common_pb2, scheduler_pb2
+from gateway.validation import MAX_PARTS, MAX_TOOLS, check_prompt, check_tools
 
 LARGE = scheduler_pb2.ModelInfo(max_prompt_tokens=100_000)
 CALLED = common_pb2.ChatMessage(role="assistant", tool_calls=[common_pb2.ToolCall(name="f")])
 ANSWERED = common_pb2.ChatMessage(role="tool", tool_call_id="a")
-OLD, NEW = worker_pb2.EncodeResponse(), worker_pb2.EncodeResponse(output_format=common_pb2.OutputFormat())
-
-
-@pytest.mark.parametrize(
-    "chat",
-    [
-        common_pb2.Chat(tools=[common_pb2.Tool(name="f")]),
-        common_pb2.Chat(messages=[CALLED]),
-        common_pb2.Chat(messages=[ANSWERED]),
-    ],
-)
-def test_an_older_worker_that_leaves_tools_out_is_not_taken_for_one_that_renders_them(chat: common_pb2.Chat) -> None:
-    with pytest.raises(Unavailable, match="older version"):
-        check_rendered(chat, OLD)
-    check_rendered(chat, NEW)
-    check_rendered(common_pb2.Chat(messages=[common_pb2.ChatMessage(role="user", content="hi")]), OLD)
-
-
-def test_an_older_worker_that_ignores_a_required_call_is_not_taken_for_one_that_promises_it() -> None:
-    for choice in (common_pb2.ToolChoice(required=True), common_pb2.ToolChoice(name="f")):
-        chat = common_pb2.Chat(tools=[common_pb2.Tool(name="f")], tool_choice=choice)
-        with pytest.raises(Unavailable, match=r"tool_choice: .*older version"):
-            check_rendered(chat, NEW)
-        promised = worker_pb2.EncodeResponse(output_format=common_pb2.OutputFormat(), call_grammar="start: call")
-        check_rendered(chat, promised)
 
 
 def test_names_and_the_number_of_tools_are_limited() -> None:

@@ -197,12 +197,6 @@ async def test_a_prompt_is_tokenized_by_whoever_is_alive(workers: WorkerLinks, w
     assert caught.value.field == "prompt.text"
 
 
-async def test_a_worker_that_is_too_old_to_decode_is_passed_over(workers: WorkerLinks, worker: ScriptedWorker) -> None:
-    old = scheduler_pb2.Member(worker="a", address=worker.address)
-    with pytest.raises(Unavailable, match="older version"):
-        await workers.decode([old], worker_pb2.DecodeRequest(token_ids=b"1234"))
-
-
 async def test_of_many_workers_a_few_are_compared_and_all_take_turns(workers: WorkerLinks) -> None:
     members = [scheduler_pb2.Member(worker=str(number), address=f"127.0.0.1:{number}") for number in range(20)]
     workers.link(members[8].address, "").encoding = 1

@@ -47,7 +47,7 @@ async def channel(server: Server) -> AsyncIterator[grpc.aio.Channel]:
 
 def hello(worker: str = "w1", **fields: Any) -> pb.WorkerReport:
     model = pb.ModelInfo(name="m", block_tokens=16, kv_tokens=1000, max_running=8)
-    said: dict[str, Any] = {"worker": worker, "instance": "1", "address": f"{worker}:1", "model": model} | fields
+    said: dict[str, Any] = {"worker": worker, "instance": "1", "address": f"{worker}:1", "models": [model]} | fields
     return pb.WorkerReport(hello=pb.Hello(**said))
 
 
@@ -132,18 +132,18 @@ def info(model: str, **fields: Any) -> pb.ModelInfo:
 
 
 async def test_a_worker_of_two_models_gets_the_requests_of_both(channel: grpc.aio.Channel) -> None:
-    """Beside one of a version that knows of one model only."""
+    """Beside one that serves one of them."""
     stub = scheduler_pb2_grpc.SchedulerStub(channel)
     watch = stub.Watch(pb.WatchRequest(), metadata=METADATA)
     gateway = stub.Dispatch(metadata=METADATA)
     both = stub.Attach(metadata=METADATA)
-    await both.write(hello("both", model=info("m"), models=[info("m", revision="r1"), info("n", revision="r2")]))
+    await both.write(hello("both", models=[info("m", revision="r1"), info("n", revision="r2")]))
     assert (await both.read()).HasField("attached")
-    older = await attach(channel, "older")
+    single = await attach(channel, "single")
     state = await until(watch, lambda s: len(s.members) == 2)
     served = {member.worker: [model.name for model in member.models] for member in state.members}
-    assert served == {"both": ["m", "n"], "older": ["m"]}
-    assert [(member.model.name, member.worker) for member in state.members] == [("m", "both"), ("m", "older")]
+    assert served == {"both": ["m", "n"], "single": ["m"]}
+    assert [(member.model.name, member.worker) for member in state.members] == [("m", "both"), ("m", "single")]
     assert [pool.model for pool in state.pools] == ["m", "n"]
 
     alone = {"model": "n", "revision": "r2"}
@@ -161,13 +161,13 @@ async def test_a_worker_of_two_models_gets_the_requests_of_both(channel: grpc.ai
     assert (await admin.Status(pb.StatusRequest(), metadata=METADATA)).placed_by_others == 1
 
     both.cancel()
-    await until(watch, lambda s: [member.worker for member in s.members] == ["older"])
+    await until(watch, lambda s: [member.worker for member in s.members] == ["single"])
     last = await dispatch(gateway, request("3"), request("4", **alone))
     assert [(reply.worker, reply.unplaced) for reply in last] == [
-        ("older", pb.UNPLACED_UNSPECIFIED),
+        ("single", pb.UNPLACED_UNSPECIFIED),
         ("", pb.UNPLACED_NO_WORKER),
     ]
-    older.cancel()
+    single.cancel()
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ async def test_requests_placed_by_others_are_counted(channel: grpc.aio.Channel) 
     gateway = scheduler_pb2_grpc.SchedulerStub(channel).Dispatch(metadata=METADATA)
     await dispatch(gateway, request("mine"))
     accepted = [
-        pb.AcceptedRequest(request_id=name, attempt=1, client="ann", weight=1.0)
+        pb.AcceptedRequest(request_id=name, attempt=1, client="ann", weight=1.0, model="m")
         for name in ("mine", "theirs", "theirs")
     ]
     await worker.write(pb.WorkerReport(progress=pb.Progress(accepted=accepted)))
@@ -321,7 +321,7 @@ async def test_requests_placed_by_others_are_counted(channel: grpc.aio.Channel) 
 
 async def test_a_malformed_accepted_request_costs_no_worker_its_place(channel: grpc.aio.Channel) -> None:
     accepted = [
-        pb.AcceptedRequest(request_id=name, attempt=1, client="a", weight=weight)
+        pb.AcceptedRequest(request_id=name, attempt=1, client="a", weight=weight, model="m")
         for name, weight in (("heavy", 2e6), ("good", 1.0))
     ]
     stub = scheduler_pb2_grpc.SchedulerStub(channel)
@@ -382,7 +382,7 @@ async def test_a_worker_with_another_cost_is_warned_of_once(
     for worker, cost in (("w1", ""), ("w2", own), ("w3", other), ("w4", other)):
         call = scheduler_pb2_grpc.SchedulerStub(channel).Attach(metadata=METADATA)
         model = pb.ModelInfo(name="m", block_tokens=16, kv_tokens=1000, max_running=8, cost=cost)
-        await call.write(hello(worker, model=model))
+        await call.write(hello(worker, models=[model]))
         assert (await call.read()).HasField("attached")
     (warning,) = [record for record in caplog.records if "cost" in record.message]
     assert (warning.worker, warning.worker_cost, warning.cost) == ("w3", other, own)  # type: ignore[attr-defined]

@@ -159,7 +159,7 @@ async def test_tokens_are_gathered_as_the_gateway_asks_and_an_end_brings_what_is
 ) -> None:
     echo, opened = channel
     call = worker_pb2_grpc.WorkerStub(opened).Session(metadata=secret_metadata(SECRET))
-    wanted = {"each": 1, "older gateway": 0, "four": 4, "many": 1000}
+    wanted = {"each": 1, "unsaid": 0, "four": 4, "many": 1000}
     submits = [
         worker_pb2.Submit(request_id=key, attempt=1, token_ids=STAYS, weight=1.0, tokens_per_message=tokens)
         for key, tokens in wanted.items()
@@ -182,13 +182,13 @@ async def test_tokens_are_gathered_as_the_gateway_asks_and_an_end_brings_what_is
                 sizes[entry.request_id.replace(" ", "_")].append(len(unpack_ids(entry.token_ids)))
         return sizes
 
-    step(each=1, older_gateway=1, four=1, many=1)
-    first = await until(each=1, older_gateway=1, four=1, many=1)
+    step(each=1, unsaid=1, four=1, many=1)
+    first = await until(each=1, unsaid=1, four=1, many=1)
     assert all(sizes == [1] for sizes in first.values()), "the first token leaves at once"
-    step(each=3, older_gateway=3, four=4, many=3)
-    assert await until(each=3, older_gateway=3, four=4, many=3) == {
+    step(each=3, unsaid=3, four=4, many=3)
+    assert await until(each=3, unsaid=3, four=4, many=3) == {
         "each": [1, 1, 1],
-        "older_gateway": [1, 1, 1],
+        "unsaid": [1, 1, 1],
         "four": [4],
         "many": [3],
     }

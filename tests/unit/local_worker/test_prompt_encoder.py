@@ -115,6 +115,6 @@ def test_a_prompt_is_encoded_for_the_model_that_it_names() -> None:
     prompts = replace(PROMPTS, revisions={MODEL: "r1", "adapter": "r7"})
     assert [encode(model).revision for model in (MODEL, "adapter")] == ["r1", "r7"]
     assert encode(MODEL).digests != encode("adapter").digests
-    assert encode("") == encode(MODEL), "as an older gateway asks, which knows of the first alone"
+    assert encode("") == encode(MODEL)
     with pytest.raises(Unavailable, match="model: 'gpt' is not served by this worker, which serves a model, adapter"):
         encode("gpt")

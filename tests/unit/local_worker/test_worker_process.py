@@ -152,7 +152,7 @@ async def test_bad_submissions_end_with_a_message_and_affect_no_other_request(
 
 
 async def test_a_model_that_is_not_served_is_refused_by_name(start_service: StartService) -> None:
-    """As unavailable: another worker may serve it. An older gateway names none, and means the first."""
+    """As unavailable: another worker may serve it. No name means the first."""
     address = start_service("local_worker", engine="fake", model="m,n", scheduler="127.0.0.1:1").address
     problem = "model: 'gpt' is not served by this worker, which serves m, n"
     async with open_channel(address) as channel:

@@ -12,7 +12,8 @@ def answer_of(levels: tuple[str, ...], **services: float) -> scheduler_pb2.ListC
     answer = scheduler_pb2.ListClientsResponse()
     load = scheduler_pb2.Load(fairness_bound=100.0, fairness_gap=50.0, service_rate=20.0)
     load.levels.extend(scheduler_pb2.LevelGap(level=level, gap=50.0 / 2**depth) for depth, level in enumerate(levels))
-    answer.cluster.members.add(worker="w", instance="1", model=scheduler_pb2.ModelInfo(name="m"), load=load)
+    model = scheduler_pb2.ModelInfo(name="m")
+    answer.cluster.members.add(worker="w", instance="1", model=model, models=[model], load=load)
     for name, service in services.items():
         client = name.replace("_", "/")
         answer.clients.add(client=client, service=service, weighted_service=service, waiting=[1])
@@ -35,7 +36,7 @@ def observed(*answers: scheduler_pb2.ListClientsResponse) -> ServiceHistory:
         (("tenant", "user"), [0, 20, 0]),
         (("tenant",), [0, 0, 0]),
     ],
-    ids=["an older worker", "users", "tenants and users", "tenants alone"],
+    ids=["unknown", "users", "tenants and users", "tenants alone"],
 )
 def test_a_client_is_compared_with_its_siblings(levels: tuple[str, ...], ahead: list[int]) -> None:
     answer = answer_of(levels, s_a=10.0, s_b=30.0, t_a=900.0)
