@@ -174,8 +174,8 @@ SEEDS = 2**64
 LEAST_TOP_P = 1e-9  # the APIs allow 0, engines do not: the most likely token alone
 
 
-class Sampling(msgspec.Struct, kw_only=True):
-    """Fields of every API; absent and null mean the engine's default, but for the temperature, which is 1 then."""
+class Body(msgspec.Struct, kw_only=True):
+    """What bodies of every API have; absent and null mean the engine's default, but for the temperature: 1 then."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -188,6 +188,21 @@ class Sampling(msgspec.Struct, kw_only=True):
     repetition_penalty: float | None = None
     min_tokens: Natural | None = None
     ignore_eos: bool | None = None
+
+    @property
+    def stored_bytes(self) -> int:
+        """See ParsedRequest."""
+        return 0
+
+    @property
+    def counts_tokens(self) -> bool:
+        """See ParsedRequest."""
+        return False
+
+    @property
+    def body_type(self) -> type[msgspec.Struct]:
+        """See ParsedRequest."""
+        return type(self)
 
     def parameters(self, max_tokens: int | None, stop: Sequence[str] | None) -> common_pb2.SamplingParams:
         """Return how tokens are chosen, up to `max_tokens` of them or to one of the texts `stop`.
@@ -217,7 +232,7 @@ def bounded(maximum: int) -> int:
     return min(maximum, 2**32 - 1)
 
 
-class OpenAIRequest(Sampling, kw_only=True):
+class OpenAIRequest(Body, kw_only=True):
     """The fields that all of OpenAI's bodies have: the model, the user and whether the answer is streamed.
 
     Absent fields and null mean the API's default. Unknown fields are ignored.
@@ -237,24 +252,9 @@ class OpenAIRequest(Sampling, kw_only=True):
         return self.service_tier if isinstance(self.service_tier, str) else ""
 
     @property
-    def stored_bytes(self) -> int:
-        """See ParsedRequest."""
-        return 0
-
-    @property
     def is_streamed(self) -> bool:
         """See ParsedRequest."""
         return bool(self.stream)
-
-    @property
-    def counts_tokens(self) -> bool:
-        """See ParsedRequest."""
-        return False
-
-    @property
-    def body_type(self) -> type[msgspec.Struct]:
-        """See ParsedRequest."""
-        return type(self)
 
     def sender(self, headers: Mapping[str, str]) -> Sender:
         """See ParsedRequest."""

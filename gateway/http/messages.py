@@ -12,9 +12,9 @@ from gateway.http.api import Generation
 from gateway.http.blocks import MessageBlocks, ToolChoice, ToolSchema, choice_of, left_out_tools, tools_after, tools_of
 from gateway.http.chat_prompt import Content, text_of
 from gateway.http.common_fields import (
+    Body,
     Level,
     Maximum,
-    Sampling,
     Sender,
     Wish,
     ask,
@@ -29,7 +29,7 @@ from gateway.http.message_answer import EmptyAnswer, MessageAnswer
 from gateway.validation import MAX_MESSAGES, needs_call
 
 
-class UnsupportedByMessages(Sampling, kw_only=True):
+class UnsupportedByMessages(Body, kw_only=True):
     """Parameters that clients know and this API does not obey."""
 
     container: Any = None
@@ -142,21 +142,6 @@ class MessagesRequest(Conversation, kw_only=True):
     def named_tier(self) -> str:
         """See ParsedRequest. The tiers of Anthropic's API are `auto` and `standard_only`, which are interactive."""
         return ""
-
-    @property
-    def counts_tokens(self) -> bool:
-        """See ParsedRequest."""
-        return False
-
-    @property
-    def body_type(self) -> type[msgspec.Struct]:
-        """See ParsedRequest."""
-        return type(self)
-
-    @property
-    def stored_bytes(self) -> int:
-        """See ParsedRequest."""
-        return 0
 
     @property
     def is_streamed(self) -> bool:
