@@ -5,14 +5,14 @@ import asyncio
 from uvicorn._types import ASGI3Application
 from uvicorn.config import Config
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
 from fairlead.errors import FairleadError, InvalidRequest, QueueFull, Unavailable
 from gateway.core.connection_table import ConnectionTable
 from gateway.http.dialect import refusal
 from gateway.http.errors import RequestTimeout
-from gateway.http.framing import HTTP_1_0, BoundedProtocol, HttpCycle, complete_scope
+from gateway.http.framing import HTTP_1_0, BoundedProtocol, HttpCycle, begin_of_head, complete_scope
 from gateway.http.transport import GatheringTransport, ReaderLimit, address_of
 
 WRITING_SECONDS = 0.01
@@ -282,4 +282,4 @@ class HttpConnection(BoundedProtocol):
     def _write_refusal(self, error: FairleadError) -> None:
         answer = refusal(error, self.url.decode("latin-1").partition("?")[0])
         fields = [b"%b: %b\r\n" % header for header in [*answer.headers, (b"connection", b"close")]]
-        self.transport.write(b"".join([STATUS_LINE[answer.status], *fields, b"\r\n", answer.body]))
+        self.transport.write(b"".join([begin_of_head(answer.status), *fields, b"\r\n", answer.body]))

@@ -1,9 +1,12 @@
 """HTTP of one connection: uvicorn's protocol with bounds on heads, and answers in the caller's version of HTTP."""
 
+import time
 import urllib.parse
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence, Sized
+from email.utils import formatdate
+from functools import lru_cache
 from typing import Any
 
 import httptools
@@ -18,6 +21,16 @@ from gateway.http.dialect import refusal
 from gateway.http.errors import HeadTooLarge
 
 HTTP_1_0 = "1.0"
+
+
+def begin_of_head(status: int) -> bytes:
+    """Return the status line of an answer that is written now, and its date (RFC 9110, 6.6.1)."""
+    return STATUS_LINE[status] + _date(int(time.time()))
+
+
+@lru_cache(maxsize=1)  # it is made once a second
+def _date(seconds: int) -> bytes:
+    return f"date: {formatdate(seconds, usegmt=True)}\r\n".encode()
 
 
 class HttpCycle(RequestResponseCycle):
@@ -86,7 +99,7 @@ class HttpCycle(RequestResponseCycle):
         ends_by_itself = b"content-length" in dict(headers) or self._has_no_body(status)
         self.chunked_encoding = not (ends_by_itself or is_old)
         self.keep_alive = self.keep_alive and (ends_by_itself or not is_old) and not self._is_last()
-        head = [STATUS_LINE[status]]
+        head = [begin_of_head(status)]
         for name, value in headers:
             if HEADER_VALUE_RE.search(value):
                 raise ValueError(f"the value of the header {name!r} has control characters")

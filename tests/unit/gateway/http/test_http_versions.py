@@ -2,6 +2,8 @@
 
 import json
 import socket
+import time
+from email.utils import parsedate_to_datetime
 
 import pytest
 
@@ -99,6 +101,25 @@ def test_a_stream_of_http_1_0_has_no_chunks(http: HttpClient, path: str) -> None
         assert body.startswith((b"data: {", b"event: "))
         assert body.endswith(b"\n\n")
         assert all(line.startswith((b"data: ", b"event: ")) for line in body.splitlines() if line), "and no sizes"
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        request(CHAT, b"", BODIES[CHAT]),
+        request(CHAT, b"connection: close\r\n", {**BODIES[CHAT], "stream": True}),
+        request("/v1/nothing", b"", {}),
+        b"no HTTP\r\n\r\n",
+    ],
+)
+def test_every_answer_has_its_date(http: HttpClient, ask: bytes) -> None:
+    before = int(time.time())
+    with http.connect() as connection:
+        connection.sendall(ask)
+        _, headers, _ = answer(connection)
+    date = headers[b"date"].decode()
+    assert date.endswith(" GMT")
+    assert before <= parsedate_to_datetime(date).timestamp() <= time.time()
 
 
 @pytest.mark.parametrize("path", [CHAT, "/v1/nothing"])
