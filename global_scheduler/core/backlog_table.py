@@ -10,16 +10,16 @@ from serving.names import tenant_of
 class RoutedBacklog:
     """Outstanding requests of one account at one worker: of a client, of a tenant, or all of the worker.
 
-    How many they are, their work in micro-units, the weight of the latest one, and the sum of the weights of those
-    accounts directly below, clients or tenants, that have requests there. `above` is the backlog, at the same worker,
-    of the client's tenant, or of all tenants; None for that of all.
+    How many they are and how many of them have a prompt that is not computed, their work in micro-units, the weight of
+    the latest one, and the sum of the weights of those accounts directly below, clients or tenants, that have requests
+    there. `above` is the backlog, at the same worker, of the client's tenant, or of all tenants; None for that of all.
     """
 
-    __slots__ = ("above", "members", "requests", "weight", "work")
+    __slots__ = ("above", "members", "prompts", "requests", "weight", "work")
 
     def __init__(self, above: "RoutedBacklog | None") -> None:
         self.above = above
-        self.members = self.requests = self.weight = self.work = 0
+        self.members = self.prompts = self.requests = self.weight = self.work = 0
 
 
 class RoutedClient:
@@ -66,6 +66,7 @@ class BacklogTable:
         below = 0  # by how much the sum of the weights below grows
         while backlog is not None:
             backlog.requests += 1
+            backlog.prompts += 1
             backlog.work += work
             backlog.members += below
             below = weight - backlog.weight
@@ -83,15 +84,16 @@ class BacklogTable:
             above = backlogs[slot]
         return client.backlogs[slot]
 
-    def reduce(self, name: str, slot: int, work: int) -> None:
-        """Subtract `work` that a booked request needs no more."""
+    def computed(self, name: str, slot: int, work: int) -> None:
+        """Record that the prompt of a booked request is computed, whose work was `work`."""
         backlog: RoutedBacklog | None = self._clients[name].backlogs[slot]
         while backlog is not None:
+            backlog.prompts -= 1
             backlog.work -= work
             backlog = backlog.above
 
     def release(self, name: str, slot: int, work: int) -> RoutedClient:
-        """Remove a booked request and return its client's record."""
+        """Remove a booked request, whose prompt is computed, and return its client's record."""
         client = self._clients[name]
         backlog: RoutedBacklog | None = client.backlogs[slot]
         below = 0

@@ -120,10 +120,8 @@ class Dispatcher:
     def computed(self, member: Member, request_id: str, attempt: int) -> None:
         """Record that `member` has computed a request's prompt; ignored unless it is assigned to `member`."""
         assignment = self._assignments.get((request_id, attempt))
-        if assignment is not None and assignment.member is member and not assignment.is_computed:
-            assignment.is_computed = True
-            policy, request = self._policy_of(assignment.request), assignment.request
-            assignment.booked = policy.computed(request, member.slot, assignment.booked, assignment.matched_tokens)
+        if assignment is not None and assignment.member is member:
+            self._computed(assignment)
 
     def ended(self, member: Member, request_id: str, attempt: int, started: bool, output_tokens: int) -> None:
         """End a request as `member` reports it (lines 20-23); ignored unless it is assigned to `member`."""
@@ -141,6 +139,7 @@ class Dispatcher:
             for index in (self._index, self._slower):
                 settle = index.confirm if output_tokens else index.withdraw
                 settle(member.slot, assignment.request.digests)
+        self._computed(assignment)
         self._policy_of(assignment.request).ended(assignment.request, member.slot, assignment.booked, output_tokens)
 
     def attached(self, identity: WorkerIdentity, cached: Sequence[BlockRun], now: float) -> Member:
@@ -244,6 +243,13 @@ class Dispatcher:
         assignment = self._assignments[key] = Assignment(request, member, matched_tokens, booked, expected, source)
         return assignment
 
+    def _computed(self, assignment: Assignment) -> None:
+        """Release the prompt, which the request needs no more."""
+        if not assignment.is_computed:
+            assignment.is_computed = True
+            policy, request, slot = self._policy_of(assignment.request), assignment.request, assignment.member.slot
+            assignment.booked = policy.computed(request, slot, assignment.booked, assignment.matched_tokens)
+
     def _take(self, key: AttemptKey) -> None:
         self._settle_source(key, self._assignments.pop(key))
 
@@ -258,6 +264,7 @@ class Dispatcher:
     def _undo(self, assignment: Assignment) -> None:
         member = assignment.member
         self._count(assignment.request, member, -1)
+        self._computed(assignment)
         self._policy_of(assignment.request).refunded(assignment.request, member.slot, assignment.booked)
         if assignment.expected:
             self._index.withdraw(member.slot, assignment.request.digests)

@@ -68,7 +68,7 @@ class LeastDelay:
                 delay, work = recompute, 0
                 if of_all is not None:
                     work = of_all.work
-                    delay = _delay(own, of_tenant, of_all, recompute, request.weight, queues.length(slot))
+                    delay = _delay(own, of_tenant, of_all, recompute, request.weight)
                 if least is None or delay < least or (delay == least and work < lightest):
                     least, lightest, chosen = delay, work, 1 << slot
                 elif delay == least and work == lightest:
@@ -89,7 +89,7 @@ class LeastDelay:
     def computed(self, request: RouteRequest, slot: int, booked: int, matched_tokens: int) -> int:
         """Release the work of the prompt."""
         prompt = self._prompt_cost(request, matched_tokens)
-        self._backlogs.reduce(request.client, slot, prompt)
+        self._backlogs.computed(request.client, slot, prompt)
         return booked - prompt
 
     def ended(self, request: RouteRequest, slot: int, booked: int, output_tokens: int) -> None:
@@ -122,22 +122,21 @@ def _delay(
     worker: RoutedBacklog,
     recompute: int,
     weight: int,
-    length: int,
 ) -> int:
-    """Return the delay at a worker with a queue of `length` requests; see LeastDelay."""
+    """Return the delay at a worker; see LeastDelay."""
     ahead, delayed, members = 0, 1, weight + worker.members
     if tenant is not None:
         members -= tenant.weight
         below = weight + tenant.members
         if client is not None:
             below -= client.weight
-            ahead, delayed = client.work, 1 + client.requests
+            ahead, delayed = client.work, 1 + client.prompts
         if below > weight:  # other clients of the tenant have work there, too
             ahead = min(tenant.work, ahead * below // weight)
-            delayed = min(tenant.requests + 1, delayed * below // weight)
+            delayed = min(tenant.prompts + 1, delayed * below // weight)
     ahead, delayed = ahead * members // weight, delayed * members // weight
     # Conditions, because a call of min takes longer than all else in a line.
-    return (ahead if ahead < worker.work else worker.work) + recompute * (1 + (delayed if delayed < length else length))
+    return (ahead if ahead < worker.work else worker.work) + recompute * (1 + (delayed if delayed < worker.prompts else worker.prompts))
 
 
 def _apart(matches: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:

@@ -23,12 +23,14 @@ from tests.unit.global_scheduler.driving import CONFIG, dispatcher, identity, pl
 
 @dataclass
 class Outstanding:
-    """A booked request: its client, its work in micro-units, where it is, and how much of its prompt was not cached."""
+    """A booked request: its client, its work in micro-units, where it is, how much of its prompt was not cached, and
+    whether that is computed."""
 
     client: str
     work: int
     at: str
     uncached: int
+    is_computed: bool = False
 
 
 class LeastDelayMachine(DispatchMachine):
@@ -61,11 +63,11 @@ class LeastDelayMachine(DispatchMachine):
         weights = {each.client: self.weights[name, each.client] for each in tenants} | {asked.client: asked.weight}
         n = Fraction(sum(weights.values()), asked.weight)
         ahead = min(sum(each.work for each in tenants), floor(n * sum(each.work for each in own)))
-        delayed = min(len(tenants) + 1, floor(n * (len(own) + 1)))
+        delayed = min(_prompts(tenants) + 1, floor(n * (_prompts(own) + 1)))
         weights = {tenant_of(each.client): self.weights[name, tenant_of(each.client)] for each in there}
         m = Fraction(sum((weights | {tenant_of(asked.client): asked.weight}).values()), asked.weight)
         ahead = min(sum(each.work for each in there), floor(m * ahead))
-        return ahead + 2 * MICRO * uncached * (1 + min(len(there), floor(m * delayed)))
+        return ahead + 2 * MICRO * uncached * (1 + min(_prompts(there), floor(m * delayed)))
 
     def booked(self, asked: RouteRequest, at: str, candidates: dict[str, NaiveWorker], matched: int) -> None:
         output = self.outputs.get(asked.client, self.output) // SCALE
@@ -77,6 +79,7 @@ class LeastDelayMachine(DispatchMachine):
     def prompt_computed(self, running: Running) -> None:
         outstanding = self.outstanding[running.request.request_id]
         outstanding.work -= MICRO * outstanding.uncached
+        outstanding.is_computed = True
 
     def settled(self, running: Running, output: int) -> None:
         client = running.request.client
@@ -97,6 +100,11 @@ class LeastDelayMachine(DispatchMachine):
         for each in self.outstanding.values():
             due[each.client, self.workers[each.at].member.slot].append(each.work)
         assert self.policy.outstanding() == {key: (len(works), sum(works)) for key, works in due.items()}
+
+
+def _prompts(outstanding: list[Outstanding]) -> int:
+    """Return how many have a prompt that is not computed."""
+    return sum(not each.is_computed for each in outstanding)
 
 
 TestDispatch = LeastDelayMachine.TestCase
@@ -131,13 +139,23 @@ def test_a_prompt_that_is_computed_delays_nobody() -> None:
 
 
 def test_a_call_does_not_meet_a_long_prompt_where_another_worker_only_generates() -> None:
-    """The delay that it adds is the same to both, and more requests generate at worker b; but a has more work."""
+    """It adds no delay to requests that generate, of which worker b has more; and a has more work."""
     made, (a, b) = dispatcher("least-delay")
     for number, (member, other) in enumerate([(a, "b"), (b, "a"), (b, "a"), (b, "a")]):
         made.dispatch(request(str(number), client="other", prompt_tokens=100, excluded=(other,)), 0)
         made.computed(member, str(number), 1)
     made.dispatch(request("long", client="other", prompt_tokens=5000, excluded=("b",)), 0)
     assert placed(made.dispatch(request("mine", client="mine", prompt_tokens=100), 0)) == "b"
+
+
+def test_requests_that_generate_move_no_prompt_to_another_worker() -> None:
+    """Worker a generates for 30 clients, and at worker b waits the prompt of one."""
+    made, (a, _) = dispatcher("least-delay")
+    for number in range(30):
+        made.dispatch(request(str(number), client=f"other {number}", prompt_tokens=10, excluded=("b",)), 0)
+        made.computed(a, str(number), 1)
+    made.dispatch(request("short", client="other", prompt_tokens=2000, excluded=("a",)), 0)
+    assert placed(made.dispatch(request("mine", client="mine", prompt_tokens=1500), 0)) == "a"
 
 
 def test_a_flood_of_others_does_not_move_a_client_away_from_its_prefix() -> None:
