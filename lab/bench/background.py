@@ -1,20 +1,21 @@
 """Interactive calls before a batch in the background class: what they wait, and what the pool computes. Simulated.
 
-    python -m lab.bench.background [--batch 10000] [--load 0.3 0.6 0.9] [--workers 2] [--step 0.053] [--seed 1]
+    python -m lab.bench.background [--batch 10000] [--load 0.3 0.6 0.9] [--workers 2] [--step 0.053] [--seeds 1]
 
 Workers with Llama-3.1-8B on an A100-80G. Four tenants make interactive calls at random times, with prompts of 64 to
 2,048 tokens; a load of 1 is what saturates the pool. A batch keeps 256 calls open for each worker until all are
 answered. A row shows the P50 and P99 time to the first token of interactive calls without and with the batch, over the
-time in which the batch ran, and the service per second of the pool beside that of the batch alone. Between the two are
-those without a batch where each step that computes no prompt lasts at least STEP seconds, as one of the batch does:
-what a batch costs that only lets nobody interrupt its step.
+time in which the batch ran, and the service per second of the pool beside that of the batch alone: means over the seeds
+1 to SEEDS. Between the two are those without a batch where each step that computes no prompt lasts at least STEP
+seconds, as one of the batch does: what a batch costs that only lets nobody interrupt its step.
 """
 
 import argparse
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
+from statistics import fmean
 
 from lab.bench.machine import commit
 from lab.loops import ClosedLoop
@@ -137,7 +138,17 @@ def batch_end(run: RunLog) -> float:
     return max(call.arrival for call in run.calls if call.client == BATCH)
 
 
-def table(workers: int, batch: int, loads: list[float], step: float, seed: int, show: Callable[[str], None]) -> None:
+def compared(load: BackgroundLoad, step: float) -> tuple[list[list[float]], float]:
+    """Return the P50 and P99 of waits without the batch, without it in steps of `step` seconds, and with it; and the
+    service per second with it."""
+    both = simulated(load)
+    until = min(load.seconds, int(batch_end(both)))
+    alone = replace(load, seconds=until, batch=0)
+    runs = (simulated(alone), simulated(alone, step), both)
+    return [[percentile(waits(run, until), part) for part in (50, 99)] for run in runs], served(both, until)
+
+
+def table(workers: int, batch: int, loads: list[float], step: float, seeds: int, show: Callable[[str], None]) -> None:
     """Show a Markdown table with a row for each load."""
     columns = (
         "load",
@@ -153,16 +164,17 @@ def table(workers: int, batch: int, loads: list[float], step: float, seed: int, 
     alone = simulated(BackgroundLoad(workers, 0.0, 0.0, batch))
     whole = served(alone, int(batch_end(alone)))
     for load in loads:
-        seconds = 1.2 * batch_end(alone) / max(0.05, 1 - load)
-        rate = load * SATURATING * workers
-        both = simulated(BackgroundLoad(workers, rate, seconds, batch, seed))
-        until = min(seconds, int(batch_end(both)))
-        runs = [simulated(BackgroundLoad(workers, rate, until, 0, seed), least) for least in (0.0, step)]
-        figures = [[percentile(waits(run, until), part) for part in (50, 99)] for run in (*runs, both)]
+        seconds, rate = 1.2 * batch_end(alone) / max(0.05, 1 - load), load * SATURATING * workers
+        made = [compared(BackgroundLoad(workers, rate, seconds, batch, 1 + seed), step) for seed in range(seeds)]
+        figures = [
+            [fmean(over) for over in zip(*of_seeds, strict=True)]
+            for of_seeds in zip(*(f for f, _ in made), strict=True)
+        ]
         shown = " | ".join(f"{middle:.3f} / {worst:.3f}" for middle, worst in figures)
+        service = fmean(service for _, service in made)
         show(
             f"| {load:.1f} | {shown} | {figures[2][1] / figures[0][1]:.2f} times "
-            f"| {whole:,.0f} | {served(both, until) / whole:.2f} times |"
+            f"| {whole:,.0f} | {service / whole:.2f} times |"
         )
 
 
@@ -175,10 +187,10 @@ def main() -> None:
     parser.add_argument("--load", type=float, nargs="+", default=[0.3, 0.6, 0.9])
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--step", type=float, default=0.053)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=1)
     args = parser.parse_args()
     print(f"commit {commit()}")
-    table(args.workers, args.batch, args.load, args.step, args.seed, lambda line: print(line, flush=True))
+    table(args.workers, args.batch, args.load, args.step, args.seeds, lambda line: print(line, flush=True))
 
 
 if __name__ == "__main__":

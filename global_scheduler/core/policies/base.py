@@ -94,7 +94,7 @@ class RoutePolicy(Protocol):
     def computed(self, request: RouteRequest, slot: int, booked: int, matched_tokens: int) -> int:
         """Return what stays booked of a request at `slot` whose prompt is computed, of which the rest was cached.
 
-        Called at most once for each request, with what `placed` was given and returned.
+        Called once for each request, with what `placed` was given and returned, before it ends or is refunded.
         """
 
     def ended(self, request: RouteRequest, slot: int, booked: int, output_tokens: int) -> None:

@@ -31,14 +31,15 @@ class LeastDelay:
     Before the client's next request a fair worker serves the client's own work there, b, and as much of every other
     client of the tenant, or all of the tenant's, T, if that is less; and as much as that of every other tenant, or
     all that is there, B. The request then costs e, the part of its prompt that the worker does not cache, to itself and
-    to those behind it: to as many of each client as the client has itself, k + 1, at most all of the tenant's, K + 1,
-    and to as many of each tenant, at most to all there, N. The least of
+    to the prompts behind it that are not computed: to as many of each client as the client has itself, k + 1, at most
+    all of the tenant's, K + 1, and to as many of each tenant, at most to all there, N. The least of
 
         min(B, m min(T, n b)) + RECOMPUTE e (1 + min(N, m min(K + 1, n (k + 1))))
 
     is chosen; among equals the least work, then the shortest queue, then the lowest slot. Work is what prompts cost
-    that no cache holds, until they are computed, and what the client's outputs cost on average. With weights, n and m
-    are sums of weights over that of the request. There is no quantum and no threshold.
+    that no cache holds, until they are computed, and what the client's outputs cost on average. Requests that generate
+    are not delayed: their tokens are in the steps that compute the prompt. With weights, n and m are sums of weights
+    over that of the request. There is no quantum and no threshold.
     """
 
     def __init__(self, config: RoutePolicyConfig) -> None:
