@@ -137,7 +137,9 @@ def _delay(
             delayed = min(tenant.prompts + 1, delayed * below // weight)
     ahead, delayed = ahead * members // weight, delayed * members // weight
     # Conditions, because a call of min takes longer than all else in a line.
-    return (ahead if ahead < worker.work else worker.work) + recompute * (1 + (delayed if delayed < worker.prompts else worker.prompts))
+    if delayed > worker.prompts:
+        delayed = worker.prompts
+    return (ahead if ahead < worker.work else worker.work) + recompute * (1 + delayed)
 
 
 def _apart(matches: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
