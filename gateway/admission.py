@@ -77,7 +77,8 @@ class Admission:
     def limits(self, call: Call) -> tuple[LimitStatus | None, LimitStatus | None]:
         """Return what is left of the tightest limit in calls and in tokens of a call's caller; None for no limit."""
         caller = Caller(tenant_of(call.client), call.client, call.app, call.key)
-        return self._throttler.limit_status(caller), self._throttler.token_status(caller)
+        in_tokens = self._throttler.token_status(caller) if self._throttler.budgets.are_set else None
+        return self._throttler.limit_status(caller), in_tokens
 
     def budget_warnings(self, call: Call) -> list[str]:
         """Return the budgets of which a call's caller, or its interaction, has little left."""

@@ -17,6 +17,7 @@ from gateway.core import call_commands as commands
 from gateway.core import call_events as events
 from gateway.core.call import CallMachine
 from gateway.core.call_events import OutputChunk
+from gateway.core.call_states import ENDED
 from gateway.core.client_limits import HeldBytesLimiter
 from gateway.core.start_predictor import CallWaits
 from gateway.tenants import Credentials
@@ -130,7 +131,8 @@ class CallDriver:
 
     def gone(self) -> None:
         """Cancel the call, unless it has ended, and its timer; to be called at the end of every call."""
-        self._tell(events.CallerCancelled())
+        if self._machine.state is not ENDED:
+            self._tell(events.CallerCancelled())
         if self._timer is not None:
             self._timer.cancel()
 

@@ -11,7 +11,7 @@ from gateway.core.continued_chats import ToolCallIds, Turn, chat_digests
 from gateway.core.recent_names import RecentNames
 from gateway.core.seen_calls import SeenCall
 from gateway.core.session_tree import SessionTree
-from gateway.validation import check_interaction
+from gateway.validation import check_interaction, count_calls
 from throttler.core.decider import Permit
 
 PER_CLIENT = 256  # requests, and interactions of other gateways, that are remembered of one client, the latest ones
@@ -72,7 +72,7 @@ class CallInteractions:
         elif call.repeats_tool_calls:
             call.interaction = self._continued(call)
         if call.repeats_tool_calls:
-            earlier = sum([len(message.tool_calls) for message in chat.messages])
+            earlier = count_calls(chat)
             make = partial(self._tool_call_ids.make, call.client, call.interaction, call.request_id)
             call.tool_call_id = lambda number: make(earlier + number)
 

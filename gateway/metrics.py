@@ -86,6 +86,8 @@ class CallMetrics:
 
     def call(self, call: CallRecord) -> None:
         """Count one call that has ended."""
+        if not self._are_read:
+            return
         app = self._apps.value(call.app)
         self._calls.add(1, call.model, app, call.outcome.name)
         if call.retries:
@@ -93,8 +95,7 @@ class CallMetrics:
         self._count_tokens(call)
         if call.service:
             self._service.add(call.service, call.tier or NO_TIER, app)
-        if self._are_read:  # durations take several times as long as the counts
-            self._time(call)
+        self._time(call)
 
     def interaction(self, interaction: InteractionRecord) -> None:
         """Count one interaction that has closed."""

@@ -11,9 +11,9 @@ import operator
 import secrets
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from serving.usage_report import UsageRow
@@ -91,7 +91,7 @@ class UsageLedger:
         self._most_names, self._kept_days = MOST_NAMES, KEPT_DAYS
         if not path:
             self._most_names, self._kept_days = MOST_NAMES_IN_MEMORY, KEPT_DAYS_IN_MEMORY
-        self.written: Callable[[Iterable[UsageKey]], None] = lambda keys: None  # called after each write
+        self.written: Callable[[Iterable[UsageKey]], None] | None = None  # called after each write
         self._is_failing = False  # the last write failed, and the log says so
         self._one_write = asyncio.Lock()
         self._lock = threading.Lock()
@@ -140,9 +140,7 @@ class UsageLedger:
                 await self.store()
         finally:
             new, self._new = self._new, {}
-            with self._keeping(new):
-                self._write(new)
-                self.written(new)
+            self._note_write(new, partial(self._write, new))
 
     async def store(self) -> None:
         """Write what was added; it is kept if that fails. A write that began is ended if its caller is cancelled."""
@@ -155,16 +153,15 @@ class UsageLedger:
                 await asyncio.wait([writing])
             finally:
                 await asyncio.wait([writing])
-                with self._keeping(new):
-                    writing.result()
-                    self.written(new)
+                self._note_write(new, writing.result)
 
-    @contextmanager
-    def _keeping(self, new: Mapping[UsageKey, UsageSums]) -> Iterator[None]:
-        """Keep `new` for the next time if it cannot be written."""
+    def _note_write(self, new: Mapping[UsageKey, UsageSums], result: Callable[[], None]) -> None:
+        """Tell of what is written; keep `new` for the next time if `result` says that it cannot be."""
         try:
-            yield
+            result()
             self._is_failing = False
+            if self.written is not None:
+                self.written(new)
         except sqlite3.Error as error:
             for key, sums in new.items():
                 self._add(key, sums)
@@ -174,7 +171,7 @@ class UsageLedger:
 
     def _write(self, new: dict[UsageKey, UsageSums]) -> None:
         with self._lock, self._database:
-            self._database.executemany(ADD, [(*key, *sums) for key, sums in new.items()])
+            self._database.executemany(ADD, map(operator.add, new, new.values()))
             if new:
                 last = datetime.fromisoformat(max(new).day) - timedelta(days=self._kept_days)
                 self._database.execute("DELETE FROM usage WHERE day < ?", (last.date().isoformat(),))

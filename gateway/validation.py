@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from operator import attrgetter
 
 from google.protobuf import struct_pb2
 
@@ -24,6 +25,7 @@ MAX_CALLED = MAX_SPELLING  # characters of the name in an earlier call: a model 
 MAX_TOOL_CALLS = 10_000  # of all messages of a chat
 TOOLS = "prompt.chat.tools"
 CHOICE = "prompt.chat.tool_choice"
+_TOOL_CALLS = attrgetter("tool_calls")
 TEMPLATE_KWARGS = "prompt.chat.chat_template_kwargs"
 MAX_TEMPLATE_BYTES = 4096  # of the variables as a message: far more than the switches that templates have
 MAX_TEMPLATE_DEPTH = 8
@@ -107,7 +109,9 @@ def check_request(
     check_prompt(request.prompt, model)
     context = capacity(model)
     sampling = check_sampling(request.sampling, model.vocab_size, context if fills_context else None)
-    check_constraint(request.prompt.chat, sampling)
+    if sampling.constraint is not None and needs_call(request.prompt.chat.tool_choice):
+        message = "not together with a required call: an output has one constraint"
+        raise InvalidRequest(message, sampling.constraint.field)
     return cut(sampling, context) if fills_context else sampling
 
 
@@ -152,15 +156,20 @@ def check_length(prompt_tokens: int, max_tokens: int, model: scheduler_pb2.Model
 def _check_counts(chat: common_pb2.Chat) -> None:
     """Raise InvalidRequest for a chat of more parts than anything else should look at."""
     check_count(len(chat.messages), MAX_MESSAGES, "messages", "prompt.chat.messages")
-    check_count(len(chat.tools), MAX_TOOLS, "tools", "prompt.chat.tools")
     # Workers make objects of what is JSON in a chat.
-    if calls := sum([len(message.tool_calls) for message in chat.messages]):
+    if calls := count_calls(chat):
         check_count(calls, MAX_TOOL_CALLS, "tool calls", "prompt.chat.messages")
         called = sum([parts(call.arguments) for message in chat.messages for call in message.tool_calls])
         check_count(called, MAX_PARTS, f"{PARTS} in arguments of tool calls", "prompt.chat.messages")
     if chat.tools:
+        check_count(len(chat.tools), MAX_TOOLS, "tools", "prompt.chat.tools")
         offered = sum([parts(tool.parameters) for tool in chat.tools])
         check_count(offered, MAX_PARTS, f"{PARTS} in parameters of tools", "prompt.chat.tools")
+
+
+def count_calls(chat: common_pb2.Chat) -> int:
+    """Return the number of tool calls in all messages."""
+    return sum(map(len, map(_TOOL_CALLS, chat.messages)))
 
 
 def _check_chat(chat: common_pb2.Chat) -> None:
@@ -205,7 +214,8 @@ def check_tools(chat: common_pb2.Chat) -> None:
     """Raise InvalidRequest for names that are missing or too long, and for calls out of place."""
     for index, tool in enumerate(chat.tools):
         check_name(tool.name, f"{TOOLS}[{index}].name")
-    _check_choice(chat)
+    if needs_call(chat.tool_choice):
+        _check_choice(chat)
     for index, message in enumerate(chat.messages):
         field = f"prompt.chat.messages[{index}]"
         if message.tool_calls and message.role != "assistant":
@@ -218,22 +228,12 @@ def check_tools(chat: common_pb2.Chat) -> None:
             check_name(call.name, f"{field}.tool_calls[{number}].name", MAX_CALLED)
 
 
-def check_constraint(chat: common_pb2.Chat, sampling: SamplingParams) -> None:
-    """Raise InvalidRequest if the output has to consist of calls, and is constrained otherwise."""
-    if needs_call(chat.tool_choice) and sampling.constraint is not None:
-        raise InvalidRequest(
-            "not together with a required call: an output has one constraint", sampling.constraint.field
-        )
-
-
 def needs_call(choice: common_pb2.ToolChoice) -> bool:
     return choice.required or choice.name != ""
 
 
 def _check_choice(chat: common_pb2.Chat) -> None:
-    """Raise InvalidRequest for a choice that no tool can fulfil."""
-    if not needs_call(chat.tool_choice):
-        return
+    """Raise InvalidRequest for a choice of a call that no tool can fulfil."""
     name, names = chat.tool_choice.name, [tool.name for tool in chat.tools]
     if not names:
         raise InvalidRequest("a call is required, but there are no tools", CHOICE)

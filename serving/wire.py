@@ -1,6 +1,7 @@
 """Conversions between protobuf messages and this project's own types."""
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError
@@ -17,6 +18,7 @@ _CONSTRAINTS = tuple(field.name for field in common_pb2.SamplingParams.DESCRIPTO
 _SCALARS = tuple(
     field.name for field in common_pb2.SamplingParams.DESCRIPTOR.fields if field.name not in (*_REPEATED, *_CONSTRAINTS)
 )
+_scalars_of = attrgetter(*_SCALARS)
 
 
 def parsed(parse: Callable[[bytes], M], data: bytes) -> M:
@@ -48,7 +50,7 @@ def sampling_from_proto(message: common_pb2.SamplingParams, default_max_tokens: 
 def sampling_to_proto(sampling: SamplingParams) -> common_pb2.SamplingParams:
     """Return a message in which every field that has a value is set, so that the receiver needs no defaults."""
     return common_pb2.SamplingParams(
-        **{name: getattr(sampling, name) for name in _SCALARS},
+        **dict(zip(_SCALARS, _scalars_of(sampling), strict=True)),
         stop=sampling.stop,
         stop_token_ids=sampling.stop_token_ids,
         logit_bias=dict(sampling.logit_bias),

@@ -17,8 +17,6 @@ from gateway.validation import (
     MAX_MESSAGES,
     MAX_TEMPLATE_BYTES,
     MAX_TEMPLATE_DEPTH,
-    MAX_TOOL_CALLS,
-    check_count,
     check_name,
 )
 
@@ -212,8 +210,6 @@ def chat_prompt(
 
     Raises InvalidRequest for what is not text, and for variables of the template that are too large.
     """
-    calls = sum([len(message.tool_calls or ()) for message in messages])
-    check_count(calls, MAX_TOOL_CALLS, "tool calls", "messages")
     chat = common_pb2.Chat(
         messages=[message.as_message(f"messages[{index}]") for index, message in enumerate(messages)],
         add_generation_prompt=add_generation_prompt,

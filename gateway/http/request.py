@@ -31,13 +31,10 @@ class HttpRequest:
         self.send = send
         self.connection: HttpConnection = scope["state"]["connection"]
         self.credentials = _credentials(self.headers)
+        # The name of those who take turns together: the holders of a key, or without one an address.
+        self.payer = self.credentials.authorization or self.connection.address
         self._receive = receive
         self._client = scope["client"]
-
-    @property
-    def payer(self) -> str:
-        """The name of those who take turns together: the holders of a key, or without one an address."""
-        return self.credentials.authorization or self.connection.address
 
     @property
     def is_preflight(self) -> bool:

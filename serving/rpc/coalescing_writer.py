@@ -24,10 +24,8 @@ class CoalescingWriter(Generic[M]):
         self.pending = kind()
         self._ready = asyncio.Event()
         self._closed = False
-
-    def flush(self) -> None:
-        """Send `pending` at the end of this loop tick, or later when the stream's flow control allows it."""
-        self._ready.set()
+        # Send `pending` at the end of this loop tick, or later when the stream's flow control allows it.
+        self.flush: Callable[[], None] = self._ready.set
 
     def close(self) -> None:
         """End `messages`; items that are still pending are lost."""

@@ -8,6 +8,7 @@ gateway. A call that is not exported costs one entry in a bounded table.
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 
 from opentelemetry.sdk.trace import SpanProcessor
@@ -52,7 +53,7 @@ class TailSampler:
 class InteractionTrace:
     """The calls of one interaction at this gateway, oldest first; the last `held` of them are not yet exported."""
 
-    calls: deque[CallRecord] = field(default_factory=lambda: deque(maxlen=MOST_CALLS))
+    calls: deque[CallRecord] = field(default_factory=partial(deque, maxlen=MOST_CALLS))
     held: int = 0
     kept: bool = False
     rooted: bool = False  # the interaction's span is exported and must not be exported again

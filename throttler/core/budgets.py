@@ -19,14 +19,13 @@ from throttler.core.budget import MEASURES, Budget, BudgetAccount, BudgetDemand,
 from throttler.core.budget_accounts import BudgetAccounts
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.profiles import Profiles
-from throttler.core.throttle import Caller, Rejected, tightest
+from throttler.core.throttle import MOST_CALLERS, Caller, Rejected, tightest
 from throttler.core.windows import LimitStatus
 
 UNITS = {"tokens": "tokens", "cost": "cost units", "money": "in money"}
 OUTCOMES = {"app": Outcome.THROTTLED_APP, "tenant": Outcome.THROTTLED_TENANT}  # of all others THROTTLED_USER
 HEADER = "x-fairlead-budget"  # of an answer: a budget of which little is left
 WARNED_FROM = 0.8  # of a budget that is used
-MOST_CALLERS = 10_000  # whose limits are remembered
 
 
 class BookedAmount(NamedTuple):
@@ -94,10 +93,8 @@ class Budgets:
         """Return what a call of `app` is expected to use; 0 prompt tokens or `max_tokens` are not known.
 
         The output is what the app's profile expects, or else `max_tokens`. Of a call of which nothing is known, the
-        tokens of a call whose norm is 1 are expected. Without any budget nothing is.
+        tokens of a call whose norm is 1 are expected.
         """
-        if not self.are_set:
-            return UNRESERVED.use
         prior = self._profiles.app(app).prior(stage)
         if prior is not None:
             prompt = prompt_tokens or math.ceil(prior.input + prior.system)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fairlead.outcomes import Outcome
 from throttler.core.budget import BudgetDemand, TokenUse
-from throttler.core.budgets import Budgets, Reservation
+from throttler.core.budgets import UNRESERVED, Budgets, Reservation
 from throttler.core.expectations import Expectations, ExpectationSubject
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import FinishedInteraction, Interactions
@@ -104,7 +104,7 @@ class Decider:
         continues = key is not None and self._interactions.continues(key, given, now)
         if key is not None and not continues and (lacking := self._refusal_by_memory(arrival, key, now)):
             return lacking
-        use = self._expected_use(arrival, key, now)
+        use = self._expected_use(arrival, key, now) if self.budgets.are_set else UNRESERVED.use
         has_budgets = self._enforces and self.budgets.are_set
         if has_budgets and (refusal := self._refusal_by_budgets(arrival, key, use, continues, now)):
             return refusal

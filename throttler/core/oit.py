@@ -19,7 +19,6 @@ from throttler.core.throttle import (
     LimitedCalls,
     Rejected,
     call_caps,
-    call_limits,
 )
 from throttler.core.windows import Quota, QuotaAccount, SlidingWindow, growable
 
@@ -33,7 +32,7 @@ class Oit(LimitedCalls):
         super().__init__(profiles, SlidingWindow(seconds, quota))
 
     def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
-        limits = call_limits(self._profiles, caller)
+        limits = self._limits(caller)
         caps = call_caps(self._profiles, caller) if protected else []
         if overloaded and (lacking := self._lacking(limits, caps, now)):
             return lacking

@@ -7,6 +7,7 @@ limit of the app, nor an app that of its tenant.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from operator import attrgetter
 from typing import NamedTuple, Protocol
 
@@ -16,6 +17,7 @@ from throttler.core.profiles import Profiles
 from throttler.core.windows import LimitStatus, QuotaAccount, Window
 
 WINDOW_SECONDS = 60.0
+MOST_CALLERS = 10_000  # whose limits are remembered
 
 
 class Caller(NamedTuple):
@@ -148,16 +150,17 @@ class LimitedCalls:
 
     def __init__(self, profiles: Profiles, window: Window) -> None:
         self.window = window
-        self._profiles = profiles
+        self.configure(profiles)
 
     def accounts(self, caller: Caller) -> Sequence[QuotaAccount]:
-        return [limit.account for limit in call_limits(self._profiles, caller)]
+        return [limit.account for limit in self._limits(caller)]
 
     def refused(self, client: str, now: float) -> None:
         self.window.arrived(user_account(self._profiles, client), now)
 
     def configure(self, profiles: Profiles) -> None:
         self._profiles = profiles
+        self._limits = lru_cache(MOST_CALLERS)(partial(call_limits, profiles))
 
     def check_invariants(self) -> None:
         self.window.check_invariants()

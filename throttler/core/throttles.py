@@ -12,7 +12,6 @@ from throttler.core.throttle import (
     LimitedCalls,
     Rejected,
     ThrottleRule,
-    call_limits,
 )
 from throttler.core.windows import FixedWindow, LocalQuota, Quota, QuotaAccount, SlidingWindow, growable
 
@@ -27,7 +26,7 @@ class Rpm(LimitedCalls):
 
     def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
         """See ThrottleRule; `overloaded` and `protected` change nothing."""
-        limits = call_limits(self._profiles, caller)
+        limits = self._limits(caller)
         if lacking := growable(self.window, [limit.account for limit in limits], now):
             return lacking
         for limit in limits:

@@ -388,8 +388,6 @@ def test_a_call_reserves_the_tokens_that_it_is_expected_to_need() -> None:
     assert limits.expected("known", 1, 0, 20)[:2] == (27, 47), "a stage without an expected output"
     assert limits.expected("unknown", 0, 100, 20)[:2] == (120, 140)
     assert limits.expected("unknown", 0, 0, 0)[:2] == (50, 50)
-    limits.configure(Profiles(apps={"known": app}))
-    assert limits.expected("known", 0, 100, 20)[:2] == (0, 0), "there is no limit"
 
 
 def test_the_stage_of_an_interaction_determines_what_is_expected() -> None:
