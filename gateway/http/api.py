@@ -65,7 +65,7 @@ class ParsedRequest(Protocol):
         """The bytes of what is stored and is made into objects with the body."""
 
     @property
-    def is_streamed(self) -> bool:
+    def stream(self) -> bool | None:
         """Whether the answer is a stream of events."""
 
     @property

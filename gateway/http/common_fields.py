@@ -7,7 +7,7 @@ if it were part of the user's name, each start would be a client of its own.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -188,11 +188,7 @@ class Body(msgspec.Struct, kw_only=True):
     repetition_penalty: float | None = None
     min_tokens: Natural | None = None
     ignore_eos: bool | None = None
-
-    @property
-    def stored_bytes(self) -> int:
-        """See ParsedRequest."""
-        return 0
+    stored_bytes: ClassVar[int] = 0  # see ParsedRequest
 
     @property
     def counts_tokens(self) -> bool:
@@ -250,11 +246,6 @@ class OpenAIRequest(Body, kw_only=True):
     def named_tier(self) -> str:
         """See ParsedRequest."""
         return self.service_tier if isinstance(self.service_tier, str) else ""
-
-    @property
-    def is_streamed(self) -> bool:
-        """See ParsedRequest."""
-        return bool(self.stream)
 
     def sender(self, headers: Mapping[str, str]) -> Sender:
         """See ParsedRequest."""

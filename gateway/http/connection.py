@@ -42,7 +42,7 @@ class HttpConnection(BoundedProtocol):
         self._table = table
         self._seconds = seconds
         self._reader_seconds = reader_seconds
-        self._limit: asyncio.TimerHandle | None = None
+        self._limit: asyncio.TimerHandle  # of the time for a request to arrive; cancelled while none is awaited
         self._answering: HttpCycle | None = None  # `cycle` is the last request, which may wait for this one
         self._refusal: FairleadError | None = None  # the last answer; nothing more is read
         self._is_draining = False
@@ -120,7 +120,7 @@ class HttpConnection(BoundedProtocol):
         super().connection_made(transport)
         self.transport = GatheringTransport(transport, self.loop)
         self._reader_limit = ReaderLimit(self.transport, self.loop, self._reader_seconds)
-        self._await_head()
+        self._limit = self.loop.call_later(self._seconds, self._give_up)
         self.address = address_of(self.client)
         victim = self._table.add(self, self.address)
         if victim is not None:
@@ -128,7 +128,7 @@ class HttpConnection(BoundedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
-        self._stop_waiting()
+        self._limit.cancel()
         self._reader_limit.stop()
         self._table.remove(self)
         self.lost.set_result(None)
@@ -140,7 +140,7 @@ class HttpConnection(BoundedProtocol):
         """See asyncio.Protocol; `data` are at most MAX_HEAD bytes. A body waits outside until it is asked for."""
         if self._refusal is not None or self.transport.is_closing():
             return
-        if self._limit is None and not self._is_answering:
+        if self._limit.cancelled() and not self._is_answering:
             self._await_head()
         self._unset_keepalive_if_required()
         try:
@@ -172,7 +172,7 @@ class HttpConnection(BoundedProtocol):
 
     def begin_request(self) -> None:
         """See BoundedProtocol."""
-        self._stop_waiting()
+        self._limit.cancel()
         cycle, is_waiting = self._new_cycle(), self._is_answering
         self.cycle = cycle
         self._table.use(self)
@@ -184,7 +184,7 @@ class HttpConnection(BoundedProtocol):
 
     def on_message_complete(self) -> None:
         """See httptools."""
-        self._stop_waiting()
+        self._limit.cancel()
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -251,23 +251,17 @@ class HttpConnection(BoundedProtocol):
             victim.give_way()
 
     def _await_head(self) -> None:
-        self._stop_waiting()
+        self._limit.cancel()
         self._limit = self.loop.call_later(self._seconds, self._give_up)
 
-    def _stop_waiting(self) -> None:
-        if self._limit is not None:
-            self._limit.cancel()
-            self._limit = None
-
     def _give_up(self) -> None:
-        self._limit = None
         self._refuse(RequestTimeout(f"the request did not arrive within {self._seconds:g} s"))
 
     def _refuse(self, error: FairleadError) -> None:
         """Read nothing more; answer with `error` after what is being answered, and end the connection."""
         self._refusal = error
         self.forget()
-        self._stop_waiting()
+        self._limit.cancel()
         cycle = self.cycle
         if self._is_answering:
             if cycle.more_body:

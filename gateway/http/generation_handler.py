@@ -211,7 +211,7 @@ class GenerationHandler:
         request = self._typed(self._calls[0], asked, first, sender)
         self._left_out = [*self._left_out, *islice(unknown_fields(body, asked.body_type), MOST_IGNORED)]
         self._outputs = [CollectedOutput() for _ in range(1 + len(others))]
-        if asked.is_streamed:
+        if asked.stream:
             self._stream = EventStream(self._request, self._headers)
             self._timer = self._loop.call_later(PING_SECONDS, self._ping, self._stream)
         for index in self._waiting:
@@ -234,7 +234,7 @@ class GenerationHandler:
     ) -> inference_pb2.GenerateRequest:
         """Return the request of a call as it is over gRPC, and set what such a request does not say."""
         headers = self._request.headers
-        each_token = asked.is_streamed and (asked.counts_tokens or headers.get(STREAMING) == EACH_TOKEN)
+        each_token = asked.stream and (asked.counts_tokens or headers.get(STREAMING) == EACH_TOKEN)
         message = inference_pb2.GenerateRequest(
             model=asked.model,
             prompt=generation.prompt,

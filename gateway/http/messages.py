@@ -1,7 +1,7 @@
 """POST /v1/messages: Anthropic's API."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
@@ -137,16 +137,8 @@ class MessagesRequest(Conversation, kw_only=True):
     stop_sequences: list[str] | None = None
     stream: bool | None = None
     metadata: Any = None
-
-    @property
-    def named_tier(self) -> str:
-        """See ParsedRequest. The tiers of Anthropic's API are `auto` and `standard_only`, which are interactive."""
-        return ""
-
-    @property
-    def is_streamed(self) -> bool:
-        """See ParsedRequest."""
-        return bool(self.stream)
+    # See ParsedRequest. The tiers of Anthropic's API are `auto` and `standard_only`, which are interactive.
+    named_tier: ClassVar[str] = ""
 
     def sender(self, headers: Mapping[str, str]) -> Sender:
         """See ParsedRequest."""

@@ -33,7 +33,7 @@ class ResponseToGenerate:
     ) -> None:
         self.model = request.model
         self.named_tier = request.named_tier
-        self.is_streamed = request.is_streamed
+        self.stream = request.stream
         self.body_type = request.body_type
         self.counts_tokens = request.counts_tokens
         self.names = request.names
