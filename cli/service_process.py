@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +23,29 @@ def ending_signals() -> list[signal.Signals]:
     return [signal.SIGINT, signal.SIGTERM, *([] if is_kept else [signal.SIGHUP])]
 
 
+@cache
+def _lifeline() -> int:
+    """Return the end for reading of a pipe that ends with this process."""
+    reading, _ = os.pipe()
+    return reading
+
+
 class StackError(Exception):
     """The error for a service that could not be started, or that ended by itself. The message is one line."""
 
 
 class ServiceProcess:
-    """A process `python -m <module>` that writes its standard error to `log`."""
+    """A process that runs `module`, writes its standard error to `log`, and ends if this process does."""
 
     def __init__(self, name: str, module: str, args: list[str], environment: dict[str, str], log: Path) -> None:
         self.name = name
         self.log = ServiceLog(log)
-        command = [sys.executable, "-m", module, *args]
+        command = [sys.executable, "-m", "cli.child", module, *args]
         with log.open("wb") as stderr:
             # In its own process group, because only the stack must receive Ctrl-C: it ends its children in order.
             self._process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=_lifeline(),
                 stdout=stderr,
                 stderr=stderr,
                 env={**os.environ, **environment},

@@ -94,18 +94,14 @@ def test_a_worker_that_has_drained_leaves_and_the_others_go_on(command: Command,
 def test_commands_find_the_newest_stack_that_runs(shared: tuple[Command, Running], number: int) -> None:
     command, _ = shared
     second = command.up("--workers", "1", logs="second")
-    services: list[int] = []
     try:
         second.wait_for("ready: gateway")
-        services = second.children()
         assert "worker-1" not in command.call("status").stdout, "the second has one worker"
         second.process.send_signal(number)
         second.process.wait()
         assert "worker-1" in command.call("status").stdout, "the first is found again"
         assert len(command.endpoint_files()) == 1
     finally:
-        for pid in filter(alive, services):  # nobody ended them, where their parent was killed
-            os.kill(pid, signal.SIGKILL)
         second.close()
 
 
@@ -116,6 +112,13 @@ def test_one_signal_ends_everything(command: Command, up: Running, number: int) 
     assert up.end(number) == 0
     assert [pid for pid in children if alive(pid)] == []
     assert command.endpoint_files() == [], "nobody finds a stack that is gone"
+
+
+def test_services_end_with_a_parent_that_is_killed(command: Command, up: Running) -> None:
+    children = up.children()
+    assert len(children) == 4
+    up.process.kill()
+    eventually(lambda: not any(map(alive, children)), "nobody is left who holds ports")
 
 
 def test_the_secret_is_for_this_user_only(shared: tuple[Command, Running]) -> None:
@@ -202,7 +205,7 @@ def test_a_start_that_fails_leaves_the_running_stack_findable(shared: tuple[Comm
     ports = ["--listen", taken, "--http-listen", "", "--page-listen", ""]
     second = command.run("up", "--engine", "fake", "--workers", "1", *ports, "--log-dir", logs)
     assert second.returncode == 1
-    said = rf"fairlead: --listen: cannot listen on {taken}: .* in use: process \d+ \(.* -m gateway .*\) listens there"
+    said = rf"fairlead: --listen: cannot listen on {taken}: .* in use: process \d+ \(.*cli.child gateway .*\) .*there"
     assert re.fullmatch(said, second.stderr.splitlines()[-1])
     assert command.call("status").returncode == 0
 
