@@ -173,6 +173,7 @@ async def test_a_worker_of_two_models_gets_the_requests_of_both(channel: grpc.ai
 @pytest.mark.parametrize(
     ("models", "problem"),
     [
+        ([], "hello.models: must be given"),
         ([info("m"), info("")], "hello.models.name: must be given"),
         ([info("m"), info("m")], "hello.models.name: each must have a name of its own, got m, m"),
         (
