@@ -329,10 +329,11 @@ def test_an_update_holds_the_load_the_accounts_and_the_blocks_that_changed() -> 
     machine = WorkerMachine(batcher.queue)
     for arrival in range(2):
         machine.handle(SubmitRequest(make_request([1] * 5, arrival=arrival)), 7.0)
-    machine.measured_step(2.0)
+    for _ in range(2):
+        machine.measured_step(2.0)
     update = machine.take_update(7.0, is_healthy=False)
     assert update.load is not None
-    assert (update.load.waiting, update.load.running, update.load.step_seconds) == (2, 0, pytest.approx(0.2))
+    assert (update.load.waiting, update.load.running, update.load.step_seconds) == (2, 0, pytest.approx(0.38))
     assert (update.oldest_queued_at, update.healthy) == (7.0, False)
     assert [(account.client, account.waiting) for account in update.accounts] == [("c0", 1), ("c1", 1)]
     plan = batcher.plan(8.0)
@@ -342,6 +343,10 @@ def test_an_update_holds_the_load_the_accounts_and_the_blocks_that_changed() -> 
     assert update.load is not None
     assert (update.load.waiting, update.load.running, len(update.cached), update.healthy) == (0, 2, 1, True)
     assert [(account.client, account.service) for account in update.accounts] == [("c0", 7.0), ("c1", 7.0)]
+
+
+def test_the_first_update_has_the_load_before_any_request_has_come() -> None:
+    assert WorkerMachine(make_batcher().queue).take_update(0.0, is_healthy=True).load is not None
 
 
 def test_steps_that_bring_nothing_but_tokens_are_reported_together() -> None:
@@ -383,3 +388,9 @@ def test_output_of_earlier_attempts_is_not_sent_again() -> None:
     assert text.push(b"x") == ("Ex", "")
     again = OutputText(ByteTokenizer().decoder(), ("END",), generated=b"so far E")
     assert again.push(b"ND!") == ("", "END")
+
+
+def test_no_stop_string_is_looked_for_in_the_next_tokens_after_those_of_earlier_attempts() -> None:
+    text = OutputText(ByteTokenizer().decoder(), ("END",), generated=b"so", min_tokens=3)
+    assert text.push(b"END") == ("END", "")
+    assert text.push(b"END") == ("", "END")
