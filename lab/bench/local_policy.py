@@ -88,6 +88,7 @@ class Room:
             return None
         self.places -= 1
         self._accounts.admitted(request)
+        self._accounts.planned(request)
         return request.prompt_tokens - self.matched_tokens(request)
 
     def reserve(self, request: Request, most: int | None = None) -> range:
