@@ -40,12 +40,9 @@ class PageAccount:
         """An account at the end of a path below."""
         raise NotImplementedError
 
-    def has_unneeded(self) -> bool:
-        """Return whether it can give a page that it is unlikely to need."""
-        raise NotImplementedError
-
-    def has_pages(self) -> bool:
-        """Return whether it can give a page, if need be one that it is likely to need."""
+    def ranks(self, parent: "PageGroup") -> "PageRanks[PageAccount] | None":
+        """Return those of `parent` among which it belongs: who can give a page that it is unlikely to need, or others
+        that can give one; None if it can give none."""
         raise NotImplementedError
 
     def enter(self, parent: "PageGroup", weight: int) -> bool:
@@ -140,8 +137,7 @@ class PageAccount:
 
     def _moves(self, parent: "PageGroup") -> bool:
         """Choose those of `parent` among which to be ranked; return False if they are the ones from before."""
-        before = self.ranked
-        self.ranked = parent.gives if self.has_unneeded() else parent.spares if self.has_pages() else None
+        before, self.ranked = self.ranked, self.ranks(parent)
         if before is self.ranked:
             return False
         if before is not None:
@@ -157,9 +153,9 @@ class PageAccount:
         """Raise AssertionError unless the account is ranked as what it pays for says."""
         if self.parent is None:
             return
-        gives, spares = ([*ranks].count(self) for ranks in (self.parent.gives, self.parent.spares))
-        expected = (1, 0) if self.has_unneeded() else (0, int(self.has_pages()))
-        assert (gives, spares) == expected, f"{self.path}: ranked {gives} and {spares} times, not {expected}"
+        both, right = (self.parent.gives, self.parent.spares), self.ranks(self.parent)
+        found, expected = [[*ranks].count(self) for ranks in both], [ranks is right for ranks in both]
+        assert found == expected, f"{self.path}: ranked {found} times, not {expected}"
 
 
 class PageGroup(PageAccount):
@@ -178,11 +174,8 @@ class PageGroup(PageAccount):
     def first_leaf(self) -> "ClientAccount":
         return next(iter(self.members.values())).first_leaf
 
-    def has_unneeded(self) -> bool:
-        return len(self.gives) > 0
-
-    def has_pages(self) -> bool:
-        return len(self.spares) > 0
+    def ranks(self, parent: "PageGroup") -> PageRanks[PageAccount] | None:
+        return parent.gives if len(self.gives) else parent.spares if len(self.spares) else None
 
 
 class ClientAccount(PageAccount):
@@ -253,11 +246,10 @@ class ClientAccount(PageAccount):
         """The number of its pages that it is unlikely to need."""
         return max(0, self.idle - self._likely) if self.pages.gives_unneeded() else 0
 
-    def has_unneeded(self) -> bool:
-        return self.idle > self._likely and self.pages.gives_unneeded()
-
-    def has_pages(self) -> bool:
-        return self.pages.gives_any
+    def ranks(self, parent: PageGroup) -> PageRanks[PageAccount] | None:
+        if self.idle > self._likely and self.pages.gives_unneeded():
+            return parent.gives
+        return parent.spares if self.pages.gives_any else None
 
     @property
     def key(self) -> int:
