@@ -93,7 +93,7 @@ class Admission:
         """End an interaction on its caller's request; raise Unauthenticated, PermissionDenied or InvalidRequest."""
         identity = self.identify(credentials)
         request = await receive()
-        app = self._app(identity, app_name(request.app))
+        app = identity.app(app_name(request.app), self._profiles.apps)
         check_interaction(request.interaction)
         key = InteractionKey(identity.client, app, request.interaction.id)
         self._throttler.end_interaction(key, request.interaction.token)
@@ -115,6 +115,7 @@ class Admission:
             identity = call.identity = self._named(call.user, identity, credentials)
             call.client, call.tier = identity.client, identity.tier
             call.background = identity.is_background(call.request.service_tier)
+            call.counted_as = counted_as(call.client, background=call.background)
             self._examine(call)
             self._wait(call)
         except FairleadError:
@@ -139,7 +140,7 @@ class Admission:
         identity, permit, model = call.identity, call.permit, call.limits
         to_encode = worker_pb2.EncodeRequest(
             prompt=request.prompt,
-            client=counted_as(call.client, background=call.background),
+            client=call.counted_as,
             model=model.name,
             cache_scope=self._cache_scope(identity),
             public_system=begins_publicly(request.prompt, self._profiles.app(call.app).public_system),
@@ -204,7 +205,7 @@ class Admission:
         model = call.limits = self._cluster.members.resolve(request.model)
         call.model, call.policy = model.name, model.policy
         named = app_name(request.app)
-        call.app = self._app(call.identity, named)
+        call.app = call.identity.app(named, self._profiles.apps)
         call.named_app = named if named != call.app else ""
         self._interactions.join(call)
         # The gateway assigns the seed, so that a second worker after a failure draws the same tokens.
@@ -214,13 +215,10 @@ class Admission:
 
     def _wait(self, call: Call) -> None:
         """Count the prompt among those that wait to be tokenized; raise ClientLimit."""
-        client, size = counted_as(call.client, background=call.background), call.request.prompt.ByteSize()
+        client, size = call.counted_as, call.request.prompt.ByteSize()
         self._waiting_prompts.add(client, size)
         call.waiting = ExitStack()
         call.waiting.callback(self._waiting_prompts.remove, client, size)
-
-    def _app(self, identity: CallerIdentity, named: str) -> str:
-        return identity.app(named, self._profiles.apps)
 
     def _arrival(self, call: Call) -> Arrival:
         """Return what the throttler decides about."""

@@ -44,6 +44,7 @@ class Call:
     policy: str = ""
     tier: str = ""
     background: bool = False  # it takes only what no interactive call wants
+    counted_as: str = ""  # the name under which it counts towards what clients hold
     sampling: SamplingParams | None = None
     interaction: str = ""
     interaction_token: bytes = b""  # for the interaction's next call

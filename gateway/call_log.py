@@ -103,7 +103,7 @@ def note_refusal(error: FairleadError) -> str:
 
 
 def _record(call: Call, outcome: Outcome, is_rooted: bool) -> CallRecord:
-    usage, timings = call.usage, call.timings
+    usage, timings, predicted, waited = call.usage, call.timings, call.predicted_wait, call.waited
     return CallRecord(
         client=call.client,
         app=call.app,
@@ -131,7 +131,7 @@ def _record(call: Call, outcome: Outcome, is_rooted: bool) -> CallRecord:
         matched_tokens=call.matched_tokens,
         service=usage.service,
         retries=max(0, call.attempts - 1),
-        prediction_error=_prediction_error(call),
+        prediction_error=None if predicted is None or waited is None else predicted - waited,
         received=timings.received,
         admitted=timings.admitted,
         dispatched=timings.dispatched,
@@ -140,7 +140,3 @@ def _record(call: Call, outcome: Outcome, is_rooted: bool) -> CallRecord:
         first_token=timings.first_token,
         finished=call.unix_time(),
     )
-
-
-def _prediction_error(call: Call) -> float | None:
-    return None if call.predicted_wait is None or call.waited is None else call.predicted_wait - call.waited

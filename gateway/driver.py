@@ -160,7 +160,7 @@ class CallDriver:
 
     def _count_held(self) -> None:
         """Raise ClientLimit where the caller does not read, and its client's outputs leave too little memory."""
-        growth = self._machine.held_tokens * self._token_bytes - self._held
+        growth = self._machine.coalescer.tokens * self._token_bytes - self._held
         if growth > 0:
             self._held_outputs.add(self._call.client, growth)
         elif growth < 0:
@@ -207,7 +207,9 @@ class CallDriver:
                     self._message = command
                     self._wake()
             case commands.Decide() | commands.Encode() | commands.Place():
-                self._ask(command)
+                self._question = command
+                if self._answering is None:
+                    self._answering = asyncio.create_task(self._answer_all())
             case commands.Submit():
                 self._submit()
             case commands.Abort():
@@ -219,11 +221,6 @@ class CallDriver:
                 self._end(command.error)
             case commands.HangUp():
                 self._caller.hang_up(command.error)
-
-    def _ask(self, question: Question) -> None:
-        self._question = question
-        if self._answering is None:
-            self._answering = asyncio.create_task(self._answer_all())
 
     async def _answer_all(self) -> None:
         """Answer all questions in one task, because most answers lead to the next question."""

@@ -107,7 +107,7 @@ class UsageLedger:
 
     def add(self, client: str, app: str, model: str, at: float, sums: UsageSums) -> None:
         """Add a call that ended at `at`, in Unix seconds."""
-        day = _day(at)
+        day = datetime.fromtimestamp(at, UTC).date().isoformat()
         if day > self._day:
             self._day = day
             self._names.clear()
@@ -185,7 +185,3 @@ class UsageLedger:
         statement = "SELECT * FROM usage WHERE (day, tenant, user, app, model) = (?, ?, ?, ?, ?)"
         with self._lock:
             return [UsageRow(*row) for key in keys for row in self._database.execute(statement, key)]
-
-
-def _day(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).date().isoformat()

@@ -173,18 +173,20 @@ def count_calls(chat: common_pb2.Chat) -> int:
 
 
 def _check_chat(chat: common_pb2.Chat) -> None:
-    _require(len(chat.messages) > 0, "must hold at least 1 message, got 0", "prompt.chat.messages")
+    if not chat.messages:
+        raise InvalidRequest("must hold at least 1 message, got 0", "prompt.chat.messages")
     is_said = False
     for index, message in enumerate(chat.messages):
         if message.role not in ROLES:
             problem = f"must be one of {', '.join(ROLES)}, got {message.role[:MAX_NAME]!r}"
             raise InvalidRequest(problem, f"prompt.chat.messages[{index}].role")
         is_said = is_said or bool(message.content or message.tool_calls)
-    _require(is_said, "at least 1 message must not be empty", "prompt.chat.messages")
+    if not is_said:
+        raise InvalidRequest("at least 1 message must not be empty", "prompt.chat.messages")
     check_tools(chat)
-    is_contradiction = chat.continue_final_message and chat.add_generation_prompt
-    field = "prompt.chat.continue_final_message"
-    _require(not is_contradiction, "not together with add_generation_prompt: the answer has begun already", field)
+    if chat.continue_final_message and chat.add_generation_prompt:
+        problem = "not together with add_generation_prompt: the answer has begun already"
+        raise InvalidRequest(problem, "prompt.chat.continue_final_message")
     if chat.HasField("chat_template_kwargs"):
         check_template_kwargs(chat.chat_template_kwargs, TEMPLATE_KWARGS)
     if chat.HasField("wishes"):

@@ -156,18 +156,13 @@ class CallMachine:
         self.service = 0.0  # charge for all attempts but those that were lost before the first token, in cost units
         self._reader_seconds = reader_seconds
         self._deadline: float | None = None
-        self._coalescer = Coalescer(tokens_per_message=1)
+        self.coalescer = Coalescer(tokens_per_message=1)  # of output that the caller has not begun to take
         self._generated: list[bytes] = []
         self._sent_bytes = 0  # of packed token ids
         self._service_before = 0.0  # charge for earlier attempts, in cost units
         self._is_accepted = False  # whether the message Accepted was sent
         self._writing_since: float | None = None
         self._conclusion: Finished | FairleadError | None = None  # sent after all output
-
-    @property
-    def held_tokens(self) -> int:
-        """The number of tokens that the caller has not begun to take."""
-        return self._coalescer.tokens
 
     @property
     def generated(self) -> bytes:
@@ -199,7 +194,7 @@ class CallMachine:
         return (Decide(),)
 
     def _decided(self, decided: events.Decided, now: float) -> Sequence[Command]:
-        self.state, self._coalescer.tokens_per_message = ENCODING, decided.tokens_per_message
+        self.state, self.coalescer.tokens_per_message = ENCODING, decided.tokens_per_message
         return (Encode(),)
 
     def _encoded(self, encoded: events.Encoded, now: float) -> Sequence[Command]:
@@ -238,14 +233,14 @@ class CallMachine:
         self._count(chunk.token_ids)
         if self._writing_since is None:  # then nothing is held
             return (self._send_chunk(chunk, now),)
-        self._coalescer.add(chunk)
+        self.coalescer.add(chunk)
         return ()
 
     def _completed(self, completed: events.Completed, now: float) -> Sequence[Command]:
         self.service = self._service_before + completed.service
         if completed.last is not None:
             self._count(completed.last.token_ids)
-            self._coalescer.add(completed.last)
+            self.coalescer.add(completed.last)
         return self._conclude(Finished(), now)
 
     def _count(self, token_ids: bytes) -> None:
@@ -290,9 +285,9 @@ class CallMachine:
     def _flush(self, now: float) -> Sequence[Command]:
         if self._writing_since is not None:
             return ()
-        last, conclusion = self._coalescer.take() if self._coalescer.held else None, self._conclusion
+        last, conclusion = self.coalescer.take() if self.coalescer.held else None, self._conclusion
         assert conclusion is not None
-        if isinstance(conclusion, Finished) and not self._coalescer.held:
+        if isinstance(conclusion, Finished) and not self.coalescer.held:
             self.state, self.outcome = FINISHING, Outcome.COMPLETED
             self._sent_bytes += len(last.token_ids) if last is not None else 0
             return (self._send(Finished(last), now), End(None))
@@ -312,7 +307,7 @@ class CallMachine:
         if self.state is FINISHING:
             self.state = ENDED
             return ()
-        return (self._send_chunk(self._coalescer.take(), now),) if self._coalescer.held else ()
+        return (self._send_chunk(self.coalescer.take(), now),) if self.coalescer.held else ()
 
     def _cancelled(self, cancelled: events.CallerCancelled, now: float) -> Sequence[Command]:
         is_late = self._deadline is not None and now >= self._deadline - DEADLINE_SLACK
@@ -371,13 +366,13 @@ class CallMachine:
         self.attempts.check_invariants()
         generated = sum(map(len, self._generated)) // TOKEN_BYTES
         assert generated == self.output_tokens, f"{generated} tokens kept, {self.output_tokens} counted"
-        held, sent = self.held_tokens, self._sent_bytes // TOKEN_BYTES
+        held, sent = self.coalescer.tokens, self._sent_bytes // TOKEN_BYTES
         assert sent + held == generated, f"{sent} sent and {held} held of {generated} tokens"
         is_over = self.state in (FINISHING, ENDED)
         assert (self.outcome is not None) == is_over, f"{self.state} with outcome {self.outcome}"
         assert self._service_before <= self.service, f"{self.service} charged, {self._service_before} before"
         assert self._is_accepted or self._writing_since is None, "a message before the first"
-        assert not self._coalescer.held or self._writing_since is not None or is_over, (
+        assert not self.coalescer.held or self._writing_since is not None or is_over, (
             "output is held and nothing written"
         )
 

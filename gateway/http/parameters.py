@@ -136,7 +136,8 @@ class Parameters(Unsupported, kw_only=True):
     @property
     def counts_tokens(self) -> bool:
         """See ParsedRequest. As in vLLM it needs `include_usage`."""
-        return self.includes_usage and bool(self.stream_options and self.stream_options.continuous_usage_stats)
+        asked = self.stream_options
+        return asked is not None and bool(asked.include_usage and asked.continuous_usage_stats)
 
     @property
     def names(self) -> dict[str, str]:

@@ -38,12 +38,12 @@ class OutstandingTable:
     def join(self, slot: int, capacity: int) -> None:
         """Add a worker without requests; `capacity` is the number of requests that it runs at once."""
         self._lengths[slot], self._capacities[slot] = 0, capacity
-        self._put(slot, 0)
+        self._move(slot, 0)
 
     def leave(self, slot: int) -> None:
         """Remove a worker."""
-        self._take(slot)
-        del self._lengths[slot], self._capacities[slot], self._levels[slot]
+        self._move(slot, None)
+        del self._lengths[slot], self._capacities[slot]
 
     def length(self, slot: int) -> int:
         """Return `s_w`, the worker's outstanding requests."""
@@ -67,8 +67,7 @@ class OutstandingTable:
         length = self._lengths[slot] = self._lengths[slot] + requests
         at = level(length, self._capacities[slot])
         if at != self._levels[slot]:
-            self._take(slot)
-            self._put(slot, at)
+            self._move(slot, at)
 
     def least(self, workers: int) -> int:
         """Return `argmin s_w / capacity` over `workers`, which must not be empty; the lowest slot wins ties."""
@@ -83,20 +82,20 @@ class OutstandingTable:
                 return (found & -found).bit_length() - 1
         raise ValueError(f"no worker in {workers:b} has a queue")
 
-    def _put(self, slot: int, at: int) -> None:
-        self._levels[slot] = at
-        if at in self._at:
+    def _move(self, slot: int, at: int | None) -> None:
+        """Put a worker at the level `at`, and away from the one where it was; None: it has none."""
+        before = self._levels.pop(slot, None)
+        if before is not None:
+            self._at[before] ^= 1 << slot
+            if not self._at[before]:
+                del self._at[before]
+                del self._occupied[bisect_left(self._occupied, before)]
+        if at is not None:
+            self._levels[slot] = at
+            if at not in self._at:
+                self._at[at] = 0
+                insort(self._occupied, at)
             self._at[at] |= 1 << slot
-        else:
-            self._at[at] = 1 << slot
-            insort(self._occupied, at)
-
-    def _take(self, slot: int) -> None:
-        at = self._levels[slot]
-        self._at[at] ^= 1 << slot
-        if not self._at[at]:
-            del self._at[at]
-            del self._occupied[bisect_left(self._occupied, at)]
 
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when the state is impossible."""

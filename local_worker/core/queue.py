@@ -252,8 +252,9 @@ class RequestQueue(Generic[Cache]):
         needed = self.tokens_on_entry(request)
         fresh = 0 if request in self.running else self.cache.pages_for(needed) - request.matched_blocks
         beyond = request.account.beyond_share(self.cache.pages, fresh) * self.cache.block_tokens
-        start = max(request.reserved, request.output_tokens)
-        ahead = range(start, request.output_tokens + min(beyond, needed - len(request.tokens)))[:most]
+        generated = request.output_tokens
+        start = max(request.reserved, generated)
+        ahead = range(start, generated + min(beyond, needed - len(request.tokens)))[:most]
         if ahead:
             self.ledger.reserved(request, ahead)
         return ahead
