@@ -14,7 +14,8 @@ from fairlead.v1 import common_pb2
 def check_size(prompt: common_pb2.Prompt, max_tokens: int, longest_token: int) -> None:
     """Raise TooLong for a prompt that certainly has more than `max_tokens` tokens."""
     chat = prompt.chat.messages
-    check_token_ids(len(prompt.token_ids.packed) // TOKEN_BYTES, max_tokens)
+    if packed := prompt.token_ids.packed:
+        check_token_ids(len(packed) // TOKEN_BYTES, max_tokens)
     check_messages(len(chat), max_tokens)  # before the loop over them
     characters = len(prompt.text)
     for message in chat:

@@ -175,7 +175,7 @@ class PageGroup(PageAccount):
         return next(iter(self.members.values())).first_leaf
 
     def ranks(self, parent: "PageGroup") -> PageRanks[PageAccount] | None:
-        return parent.gives if len(self.gives) else parent.spares if len(self.spares) else None
+        return parent.gives if self.gives.entries else parent.spares if self.spares.entries else None
 
 
 class ClientAccount(PageAccount):

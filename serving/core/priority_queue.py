@@ -104,15 +104,12 @@ class PageRanks(Generic[Member]):
     who gives pages, or releases them, need not be put. O(log n) amortised.
     """
 
-    __slots__ = ("_entries", "_heap", "_members")
+    __slots__ = ("_heap", "_members", "entries")
 
     def __init__(self, members: Mapping[str, Member]) -> None:
         self._members = members
-        self._entries: dict[str, tuple[int, str]] = {}  # name -> the earliest entry of the member
+        self.entries: dict[str, tuple[int, str]] = {}  # name -> the earliest entry of the member
         self._heap: list[tuple[int, str]] = []  # these entries, and others
-
-    def __len__(self) -> int:
-        return len(self._entries)
 
     def __iter__(self) -> Iterator[Member]:
         """Iterate over the members in the order of their keys; none must change meanwhile. O(log n) each."""
@@ -123,7 +120,7 @@ class PageRanks(Generic[Member]):
             if place == len(heap):  # a key that was not in the heap
                 yield self._members[entry[1]]
                 continue
-            if self._entries.get(entry[1]) is entry:
+            if self.entries.get(entry[1]) is entry:
                 member = self._members[entry[1]]
                 if (key := member.key) == entry[0]:
                     yield member
@@ -134,7 +131,7 @@ class PageRanks(Generic[Member]):
 
     def put(self, member: Member) -> None:
         """Add `member`, or note that its key may be smaller than before."""
-        key, entries = member.key, self._entries
+        key, entries = member.key, self.entries
         entry = entries.get(member.name)
         if entry is not None and entry[0] <= key:
             return
@@ -147,11 +144,11 @@ class PageRanks(Generic[Member]):
 
     def discard(self, name: str) -> None:
         """Remove the member of this name, if it is here."""
-        self._entries.pop(name, None)
+        self.entries.pop(name, None)
 
     def first(self) -> Member | None:
         """Return the member with the smallest key; None if there is no member."""
-        heap, entries = self._heap, self._entries
+        heap, entries = self._heap, self.entries
         while entries:
             first = heap[0]
             earliest, name = first
@@ -168,6 +165,6 @@ class PageRanks(Generic[Member]):
 
     def check_invariants(self) -> None:
         """Raise AssertionError when a member would come later than its key says."""
-        for name, entry in self._entries.items():
+        for name, entry in self.entries.items():
             assert entry[0] <= self._members[name].key, f"{name}: {entry[0]} is later than its key"
             assert entry in self._heap, f"{name} is not in the heap"

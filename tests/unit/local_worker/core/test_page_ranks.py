@@ -41,7 +41,7 @@ def test_who_pays_most_comes_first_though_only_larger_amounts_are_told(
         expected = sorted((members[each] for each in here), key=lambda member: (member.key, member.name))
         assert [*ranks] == expected
         assert ranks.first() == next(iter(expected), None)
-        assert len(ranks) == len(here)
+        assert len(ranks.entries) == len(here)
         ranks.check_invariants()
 
 
