@@ -125,7 +125,7 @@ class _ApiKey:
         if not named:
             return self._unnamed
         if not self.tenant.trusted_users:
-            raise PermissionDenied(f"metadata {USER}: this key may not name users")
+            raise PermissionDenied(f"{USER}: this key may not name users")
         try:
             user = normalized(named)
         except ValueError as error:
@@ -183,11 +183,11 @@ class Tenants:
     def _authenticate(self, authorization: str) -> _ApiKey:
         scheme, _, key = authorization.partition(" ")
         if scheme.lower() != "bearer" or not key:
-            raise Unauthenticated(f"metadata {AUTHORIZATION}: expected 'Bearer <API key>'")
+            raise Unauthenticated(f"{AUTHORIZATION}: expected 'Bearer <API key>'")
         # Only hashes are compared, so the time of a comparison does not reveal how much of a guessed key is right.
         account = self._accounts.get(hashlib.sha256(key.strip().encode()).digest())
         if account is None:
-            raise Unauthenticated(f"metadata {AUTHORIZATION}: unknown API key")
+            raise Unauthenticated(f"{AUTHORIZATION}: unknown API key")
         return account
 
 

@@ -130,9 +130,12 @@ def forget_frames(error: FairleadError) -> None:
 
 
 def error_headers(error: FairleadError) -> Headers:
-    """Return the headers that name the time until a retry, in whole seconds and in milliseconds, or the methods."""
+    """Return the headers that name the time until a retry, in whole seconds and in milliseconds, or what is expected
+    instead."""
     if isinstance(error, MethodNotAllowed):
         return [(b"allow", ", ".join(error.methods).encode())]  # RFC 9110 §15.5.6
+    if isinstance(error, Unauthenticated):
+        return [(b"www-authenticate", b"Bearer")]  # RFC 9110 §15.5.2
     if not isinstance(error, Retryable):
         return []
     milliseconds = round(error.retry_after * 1000)

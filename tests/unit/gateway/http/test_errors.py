@@ -200,6 +200,8 @@ def test_keys(stack: Stack, tmp_path: Path) -> None:
         answer = http.post(path, b"not read before it is known who calls")
         assert answer.status == 401
         assert answer.error["code"] == "invalid_api_key"
+        assert answer.error["message"] == "authorization: expected 'Bearer <API key>'"
+        assert answer.headers["www-authenticate"] == "Bearer"
     assert http.get("/v1/models").status == 401
     assert http.get("/v1/models", authorization="Bearer gold").status == 200
     assert http.post(CHAT, body, x_api_key="gold").status == 200
