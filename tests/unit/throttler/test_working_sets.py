@@ -309,6 +309,22 @@ def test_one_that_comes_back_counts_again() -> None:
     assert not pool.admits("quiet", 200)
 
 
+def test_interactions_rest_sooner_where_pauses_after_first_calls_are_short() -> None:
+    pool = Pool()
+    for number in range(FEWEST):
+        name = f"earlier {number}"
+        assert pool.starts("big", name, 10)
+        pool.now += 1
+        pool.turn("big", name, 10)
+        pool.sets.closed(InteractionKey("big", "app", name))
+    for name in "1234":
+        assert pool.starts("big", name, 200)
+    pool.now += min(PAUSES) - 1
+    assert not pool.admits("quiet", 200)
+    pool.now += 1
+    assert pool.admits("quiet", 200)
+
+
 def test_a_refusal_tells_what_does_not_fit_and_when_it_may() -> None:
     pool, key = full(), InteractionKey("quiet", "app", "new")
 

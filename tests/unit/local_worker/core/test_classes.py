@@ -214,6 +214,13 @@ def test_the_step_of_the_first_interactive_request_is_as_short_as_later_ones() -
         assert 4 <= background_tokens(plan) <= 240 * MOST_PROMPT + 8
 
 
+def test_background_prompts_are_short_until_no_interactive_request_was_here_for_as_many_steps_as_are_quiet() -> None:
+    rig = beside_background_prompts()
+    rig.ask(len(rig.numbers), Arrival(0, "s/v", 4, 1))
+    plans = (plan for _ in range(2 * QUIET_STEPS) if (plan := rig.step()) is not None)
+    assert next(number for number, plan in enumerate(plans) if background_tokens(plan) == 240) == QUIET_STEPS
+
+
 @pytest.mark.parametrize(("prompt", "part"), [(LONGEST, LEAST_PROMPT), (20, MOST_PROMPT)])
 def test_background_requests_compute_less_in_a_step_the_more_steps_long_interactive_prompts_fill(
     prompt: int, part: float
@@ -271,6 +278,25 @@ def test_the_floor_serves_the_background_class_beside_a_flood_that_keeps_most_of
     made, ended = beside_a_flood(running, [Arrival(0, "x/u", prompt, output, background=True)] * 40)
     assert ended >= 2
     assert made >= 0.94 * alone(running)
+
+
+def test_the_floor_ends_as_soon_as_interactive_requests_leave_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(class_turns, "PATIENCE", 4)
+    rig = Rig(make_batcher(pages=300, max_running=7, token_budget=8, policy=CLASSED_DLPM))
+    upper = [rig.ask(number, Arrival(0, "s/v", 1, MOST_OUTPUT)) for number in range(7)]
+    rig.step()
+    lower = rig.ask(7, Arrival(0, "s/u", 1, MOST_OUTPUT, background=True))
+    while lower not in rig.batcher.queue.running:
+        rig.step()
+    [blocked] = [request for request in upper if request in rig.batcher.queue.waiting]
+    rig.batcher.queue.abort(blocked)
+    plan = rig.step()
+    assert plan is not None
+    assert sum(piece.stop - piece.start for _, piece in plan.parts) == 7, "one token of the step is left"
+    another = rig.ask(8, Arrival(0, "s/v", 1, MOST_OUTPUT))
+    rig.step()
+    assert another in rig.batcher.queue.running, "in the place of the background request"
+    assert lower in rig.batcher.queue.waiting
 
 
 class ClassedWorld(World):
