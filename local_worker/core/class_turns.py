@@ -58,8 +58,7 @@ class Floor:
     def used(self, held: int, *, is_pressed: bool) -> None:
         """Record a step with the floor: which part of WHOLE the class holds, and whether interactive requests left
         nothing to others."""
-        if held:
-            self._credit = min(0, self._credit + WHOLE // PART - held)
+        self._credit = min(0, self._credit + WHOLE // PART - held)
         self._is_due = is_pressed
 
     def check_invariants(self) -> None:
@@ -145,9 +144,11 @@ class ClassTurns:
         return admitted
 
     def _held(self, kept: Request | None) -> int:
-        """Return the part of WHOLE that `kept`, which has the floor, holds: of the places, or of memory if that is
-        more."""
-        if kept not in self._queue.running:
+        """Return the part of WHOLE that `kept`, which has the floor, holds: of the places or, if more, of memory.
+
+        If it gave way to another request of its class in this step, the class still has its place.
+        """
+        if kept is None:
             return 0
         return (
             WHOLE
