@@ -115,6 +115,18 @@ def test_one_that_dies_loses_what_it_held_until_its_entry_leaves_the_window() ->
     assert heir.books(held, 67.0)
 
 
+def test_a_lease_is_recalled_only_where_others_hold_one() -> None:
+    ledger, account = BudgetLedger(), BudgetAccount("a", LIMIT, SlidingSpan("x", 64.0))
+
+    def ask(process: str, need: int) -> BudgetReply:
+        return ledger.ask(process, BudgetRequest(account, 0, BudgetEntry(1, 0, 0, {}), need, 0))
+
+    assert not ask("p", LIMIT + 1).recalled
+    assert ask("q", 10).granted == LIMIT // 32
+    assert ask("p", LIMIT + 1).recalled
+    assert not ask("p", 10).recalled
+
+
 ENTRIES = st.builds(
     BudgetEntry,
     st.integers(0, 99),
