@@ -142,6 +142,7 @@ class BacklogTable:
         tenants: dict[tuple[str, int], list[RoutedBacklog]] = {}
         for name, slot, backlog in self.outstanding():
             assert backlog.requests > 0, f"{name} has nothing at {slot}"
+            assert 0 <= backlog.prompts <= backlog.requests, f"{name} has {backlog.prompts} prompts at {slot}"
             assert backlog.work >= 0, f"{name} has {backlog.work} at {slot}"
             assert not backlog.members, f"{name} has {backlog.members} below it"
             tenant, worker = self.tenant(name).get(slot), self._workers.get(slot)
@@ -159,9 +160,10 @@ class BacklogTable:
         assert figures == sums, f"workers {figures}, their tenants {sums}"
 
 
-def _figures(backlog: RoutedBacklog) -> tuple[int, int, int]:
-    return backlog.requests, backlog.work, backlog.members
+def _figures(backlog: RoutedBacklog) -> tuple[int, int, int, int]:
+    return backlog.requests, backlog.prompts, backlog.work, backlog.members
 
 
-def _sums(backlogs: list[RoutedBacklog]) -> tuple[int, int, int]:
-    return sum(b.requests for b in backlogs), sum(b.work for b in backlogs), sum(b.weight for b in backlogs)
+def _sums(backlogs: list[RoutedBacklog]) -> tuple[int, int, int, int]:
+    requests, prompts, work, _ = map(sum, zip(*map(_figures, backlogs), strict=True))
+    return requests, prompts, work, sum(backlog.weight for backlog in backlogs)
