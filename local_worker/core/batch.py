@@ -35,7 +35,7 @@ class Slice(NamedTuple):  # made once per request and step; a frozen dataclass t
     prompt_tokens: int
     seed_position: int = 0
     source: int | None = None
-    context: tuple[int, ...] = ()  # known tokens at `[0, stop)` if penalties need them; otherwise empty
+    context: bytes = b""  # known tokens at `[0, stop)`, packed, if penalties need them; otherwise empty
     model: str = ""  # name of the model to run, if the engine serves several
     scored: tuple[int, ...] = ()  # the prompt's tokens that follow the positions, if the caller requests their logprobs
 

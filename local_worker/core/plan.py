@@ -85,7 +85,7 @@ def slice_of(request: Request, tokens: int, sources: Mapping[Request, int]) -> S
         request.prompt_tokens,
         request.seed_position,
         source,
-        tuple(request.tokens[:stop]) if samples and request.is_penalised else (),
+        request.packed_to(stop) if samples and request.is_penalised else b"",
         request.model,
         tuple(request.tokens[start + 1 : min(stop + 1, request.prompt_tokens)]) if request.scores_prompt else (),
     )

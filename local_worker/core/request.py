@@ -4,6 +4,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from fairlead.token_ids import TOKEN_BYTES, pack_ids
 from local_worker.core.accounts.account import Account, Path
 from local_worker.core.batch import SampledLogprobs
 from local_worker.core.output_text import NoText, Text
@@ -35,7 +36,7 @@ class Request:
     prompt_tokens: int  # length of `tokens` at arrival: the index at which this worker's output begins
     digests: list[int]  # block chain of the prompt, then of the output (PrefixCache)
     chain_seed: int  # seed of the first block of the chain that is not public
-    packed: bytes = b""  # the leading `tokens` as on the wire, as far as they are packed (PrefixCache)
+    packed: bytes = b""  # the leading `tokens` as on the wire, as far as they are packed (PrefixCache, `packed_to`)
     sampling: SamplingParams
     arrival: int  # sequence number of the arrival at this worker: breaks every tie
     attempt: int = 1  # number of the attempt of the call `id`
@@ -98,6 +99,13 @@ class Request:
     def is_charged(self) -> bool:
         """Whether the client was charged for all of the prompt."""
         return self.charged >= self.prompt_tokens
+
+    def packed_to(self, stop: int) -> bytes:
+        """Return what is known of the first `stop` tokens as on the wire; each token is packed once."""
+        count = len(self.packed) // TOKEN_BYTES
+        if count < stop:
+            self.packed += pack_ids(self.tokens[count:])
+        return self.packed[: stop * TOKEN_BYTES]
 
     def take_scores(self) -> list[SampledLogprobs]:
         """Remove and return the log-probabilities of the prompt's tokens, with the first token of the output."""

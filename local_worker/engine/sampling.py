@@ -12,7 +12,7 @@ import torch
 import xxhash
 
 from local_worker.core.batch import Slice
-from local_worker.engine.transfer import staged, upload, upload_bits
+from local_worker.engine.transfer import staged, upload, upload_bits, upload_ids
 from serving.sampling_params import SamplingParams
 
 # Number of most likely tokens considered first for top-p and min-p, and its factor of growth while they do not suffice.
@@ -102,22 +102,21 @@ def _penalised(logits: torch.Tensor, piece: Slice, before: torch.Tensor) -> torc
     """Apply repetition penalty to prompt and output (CTRL, arXiv 1909.05858), presence and frequency penalties to the
     output."""
     sampling = piece.sampling
-    counts = _counts(piece.context[piece.prompt_tokens - piece.seed_position :], piece, before, logits)
+    tokens = upload_ids(piece.context, logits.device)
+    if piece.source is not None:  # the host does not know the slice's own token
+        tokens = torch.cat([tokens, before[piece.source : piece.source + 1].int()])
+    counts = _counts(tokens[piece.prompt_tokens - piece.seed_position :], logits)
     if sampling.repetition_penalty != 1:
-        seen = _counts(piece.context, piece, before, logits) > 0
+        seen = _counts(tokens, logits) > 0
         penalty = sampling.repetition_penalty
         logits = torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
     return logits - sampling.presence_penalty * (counts > 0) - sampling.frequency_penalty * counts
 
 
-def _counts(known: Sequence[int], piece: Slice, before: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
-    """Return [vocabulary]: the number of occurrences of each token in `known` and, if the host does not know it, the
-    slice's own token."""
-    [ids] = upload([known], logits.device)
-    if piece.source is not None:
-        ids = torch.cat([ids, before[piece.source : piece.source + 1]])
+def _counts(tokens: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+    """Return [vocabulary]: the number of occurrences of each token in `tokens`."""
     counts = torch.zeros(len(logits), dtype=torch.int32, device=logits.device)
-    return counts.index_add_(0, ids, torch.ones_like(ids, dtype=torch.int32))
+    return counts.index_add_(0, tokens, torch.ones_like(tokens))
 
 
 def _draw(logits: torch.Tensor, slices: Sequence[Slice]) -> torch.Tensor:

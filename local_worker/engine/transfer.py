@@ -25,6 +25,11 @@ def upload(columns: Sequence[Sequence[int]], device: torch.device) -> list[torch
     return list(numbers.split([len(column) for column in columns]))  # type: ignore[no-untyped-call]
 
 
+def upload_ids(packed: bytes, device: torch.device) -> torch.Tensor:
+    """Return packed token ids, at least one, as int32 on `device`."""
+    return pinned(torch.frombuffer(bytearray(packed), dtype=torch.int32), device).to(device, non_blocking=True)
+
+
 def upload_bits(rows: Sequence[bytes], device: torch.device) -> torch.Tensor:
     """Return the bits of `rows`, all of one length, as Booleans [rows, bits] on `device`, the lowest of each byte
     first."""

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
 
+from fairlead.token_ids import TOKEN_BYTES, pack_ids
 from local_worker.core.batch import Slice
 from local_worker.engine.vllm.sampler import SamplingInput, SeededSampler, sampling_input
 
@@ -13,14 +14,15 @@ class Row(NamedTuple):
     """A row of vLLM's batch that the processor samples; vLLM appends to `output`."""
 
     drawing: SamplingInput
-    prompt: list[int]
+    prompt: bytes  # packed
     output: list[int]
 
     @property
     def slice(self) -> Slice:
         """The slice that samples the next token."""
-        stop = len(self.prompt) + len(self.output)
-        return self.drawing.slice(stop, (*self.prompt, *self.output) if self.drawing.sampling.has_penalties else ())
+        stop = len(self.prompt) // TOKEN_BYTES + len(self.output)
+        is_penalised = self.drawing.sampling.has_penalties
+        return self.drawing.slice(stop, self.prompt + pack_ids(self.output) if is_penalised else b"")
 
 
 class RowProcessor(LogitsProcessor):
@@ -44,7 +46,7 @@ class RowProcessor(LogitsProcessor):
             self._rows.pop(index, None)
             drawing = sampling_input(params)
             if drawing is not None:
-                self._rows[index] = Row(drawing, prompt, output)
+                self._rows[index] = Row(drawing, pack_ids(prompt), output)
         for source, target, direction in batch_update.moved:
             moved, replaced = self._rows.pop(source, None), self._rows.pop(target, None)
             if moved is not None:

@@ -4,7 +4,6 @@ Each step has its rows in another order, and says which slot each row is of. A r
 among them, and its token is dropped.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -46,9 +45,9 @@ class SlotProcessor(LogitsProcessor):
                 slices[row] = drawing.slice(stop, self._context(drawing, slot, stop))
         return self._sampler.keep_chosen(logits, slices)
 
-    def _context(self, drawing: SamplingInput, slot: int, stop: int) -> Sequence[int]:
-        """Return the tokens of a slot, if penalties need them."""
-        tokens: list[int] = (
-            self._states.all_token_ids.gpu[slot, :stop].tolist() if drawing.sampling.has_penalties else []
-        )
-        return tokens
+    def _context(self, drawing: SamplingInput, slot: int, stop: int) -> bytes:
+        """Return the packed tokens of a slot, if penalties need them."""
+        if not drawing.sampling.has_penalties:
+            return b""
+        packed: bytes = self._states.all_token_ids.gpu[slot, :stop].int().cpu().numpy().tobytes()
+        return packed

@@ -11,7 +11,7 @@ sending them, its GrammarOutput, would change the log-probabilities, too.
 vLLM's two model runners have processors of different classes: `processor_v1` and `processor_v2`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -33,9 +33,9 @@ class SamplingInput(NamedTuple):
     prompt_tokens: int
     seed_position: int
 
-    def slice(self, stop: int, context: Sequence[int]) -> Slice:
-        """Return the slice that samples the token at position `stop`, after the tokens in `context` if penalties need
-        them."""
+    def slice(self, stop: int, context: bytes) -> Slice:
+        """Return the slice that samples the token at position `stop`, after the packed tokens in `context` if penalties
+        need them."""
         return Slice(
             request=self.request,
             tokens=(),
@@ -46,7 +46,7 @@ class SamplingInput(NamedTuple):
             sampling=self.sampling,
             prompt_tokens=self.prompt_tokens,
             seed_position=self.seed_position,
-            context=tuple(context),
+            context=context,
         )
 
 

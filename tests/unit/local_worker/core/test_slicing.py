@@ -3,6 +3,7 @@
 import pytest
 
 from fairlead.errors import TooLong
+from fairlead.token_ids import pack_ids
 from local_worker.core.batch import Batch
 from local_worker.core.limits import check_sizes
 from local_worker.core.plan import SCORED_TOKENS, shares, slice_of
@@ -29,9 +30,19 @@ def test_prompts_whose_scores_are_requested_share_a_limit_of_their_own() -> None
 def test_earlier_tokens_are_told_where_they_change_the_next_one(penalty: float, tokens: tuple[int, ...]) -> None:
     request = make_request([1, 2, 3], sampling=SamplingParams(max_tokens=4, presence_penalty=penalty))
     unfinished = slice_of(request, 2, {})
-    assert (unfinished.samples, unfinished.context) == (False, ())
+    assert (unfinished.samples, unfinished.context) == (False, b"")
     whole = slice_of(request, 3, {})
-    assert (whole.samples, whole.context) == (True, tokens)
+    assert (whole.samples, whole.context) == (True, pack_ids(tokens))
+
+
+def test_tokens_are_packed_once_as_they_come() -> None:
+    request = make_request([1, 2, 3])
+    request.packed = pack_ids([1, 2])
+    assert request.packed_to(3) == pack_ids([1, 2, 3])
+    assert request.packed_to(4) == pack_ids([1, 2, 3]), "the fourth is in flight"
+    request.tokens.append(4)
+    assert request.packed_to(4) == pack_ids([1, 2, 3, 4])
+    assert request.packed_to(2) == pack_ids([1, 2])
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from transformers import LlamaConfig
 import local_worker.engine.matchers
 from fairlead.errors import InvalidRequest
 from fairlead.outcomes import FinishReason, Outcome
+from fairlead.token_ids import pack_ids
 from local_worker.core.batch import Engine, Slice
 from local_worker.core.batcher import Batcher
 from local_worker.core.limits import AdmissionMode
@@ -308,7 +309,7 @@ def test_the_end_of_an_output_is_no_failure_for_which_its_constraint_is_compiled
 
 
 def one_slice(sampling: SamplingParams) -> Slice:
-    return Slice(0, (3,), 0, 1, (0,), samples=True, sampling=sampling, prompt_tokens=1, context=(3, 7))
+    return Slice(0, (3,), 0, 1, (0,), samples=True, sampling=sampling, prompt_tokens=1, context=pack_ids((3, 7)))
 
 
 def test_only_allowed_tokens_are_chosen_whatever_biases_and_penalties_say() -> None:

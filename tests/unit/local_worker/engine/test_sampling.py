@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fairlead.token_ids import pack_ids
 from local_worker.core.batch import Slice, StepResult
 from local_worker.core.request import Request
 from local_worker.engine.matchers import TokenMasks
@@ -44,7 +45,7 @@ def last_slice(request: Request) -> Slice:
         request.sampling,
         request.prompt_tokens,
         request.seed_position,
-        context=tuple(request.tokens),
+        context=pack_ids(request.tokens),
     )
 
 
