@@ -265,6 +265,20 @@ def test_work_of_other_users_of_the_tenant_counts_beside_the_client_s_own() -> N
     assert placed(made.dispatch(request("asked", client="own/ann", prompt_tokens=1), 0)) == "b"
 
 
+def test_a_client_whose_requests_all_generate_delays_one_prompt_of_each_other_client() -> None:
+    """At each worker three prompts of another client wait, of which the request delays one. At a the client generates,
+    and finds 160 of its 1,000 tokens; if a second one was delayed there, they would not be worth it."""
+    made, (a, _) = dispatcher("least-delay")
+    made.progressed(a, runs((block, block - 1) for block in range(1, 11)), b"")
+    made.dispatch(request("own", excluded=("b",)), 0)
+    made.computed(a, "own", 1)
+    for other in "ab":
+        for number in range(3):
+            made.dispatch(request(f"{other} {number}", client="bob", excluded=(other,)), 0)
+    asked = request("asked", digests=pack_digests(range(1, 11)), prompt_tokens=1000)
+    assert placed(made.dispatch(asked, 0)) == "a"
+
+
 def test_a_heavier_client_waits_for_less_of_the_others() -> None:
     """It has its prefix where eight others wait; the other worker is idle. It would wait for one request of each, or,
     with eight times the weight, for one of theirs in all."""

@@ -64,6 +64,15 @@ def test_a_full_queue_names_the_request_to_drop_and_changes_nothing() -> None:
     queue.waiting.check_invariants()
 
 
+def test_requests_of_both_classes_wait() -> None:
+    queue = Queue()
+    for number, is_background in enumerate((False, True)):
+        request = queue.request_of("a", number)
+        request.background = is_background
+        queue.add(request)
+    assert (len(queue.waiting), queue.waiting.background) == (2, 1)
+
+
 def test_only_the_flooding_client_loses_its_newest_request() -> None:
     queue = Queue(replace(LIMITS, max_waiting=6))
     flood = [queue.request_of("flooder", number) for number in range(5)]
