@@ -178,7 +178,8 @@ class Fleet:
         self._stall_timeout = stall_timeout
         self._step_timeout = step_timeout
         self.queues = OutstandingTable()  # without background requests, which no interactive one waits for
-        self.all_queues = OutstandingTable()
+        self._all_queues = OutstandingTable()
+        self._behind = 0  # bitmask of members whose queue in `_all_queues` may be an earlier one
         self._members: dict[str, Member] = {}
         self._by_slot: dict[int, Member] = {}
         self._pools: dict[str, int] = {}  # bitmask of members by model name
@@ -193,7 +194,7 @@ class Fleet:
         member = self._members[identity.worker] = self._by_slot[slot] = Member(slot, identity, now)
         for model in identity.revisions:
             self._pools[model] = self._pools.get(model, 0) | 1 << slot
-        for table in (self.queues, self.all_queues):
+        for table in (self.queues, self._all_queues):
             table.join(slot, identity.max_running)
         self.reported(member, member.load, now)
         return member
@@ -209,7 +210,8 @@ class Fleet:
         self._fresh.pop(member, None)
         self._available &= ~bit
         self.waiting &= ~bit
-        for table in (self.queues, self.all_queues):
+        self._behind &= ~bit
+        for table in (self.queues, self._all_queues):
             table.leave(member.slot)
 
     def reported(self, member: Member, load: WorkerLoad, now: float) -> None:
@@ -229,22 +231,33 @@ class Fleet:
     def _makes_no_steps(self, member: Member) -> bool:
         return member.load.stalled_seconds > self._step_timeout
 
+    @property
+    def all_queues(self) -> OutstandingTable:
+        """The queues with background requests. Members' bookings enter when they are read, which only a background
+        request does."""
+        for slot in slots(self._behind):
+            member = self._by_slot[slot]
+            requests = member.outstanding + member.foreign_requests
+            self._all_queues.add(slot, requests - self._all_queues.length(slot))
+        self._behind = 0
+        return self._all_queues
+
     def booked(self, member: Member, requests: int) -> None:
         """Add interactive `requests`, which may be negative, to the member's outstanding requests `s_w`."""
         member.outstanding += requests
+        self._behind |= 1 << member.slot
         self.queues.add(member.slot, requests)
-        self.all_queues.add(member.slot, requests)
 
     def booked_below(self, member: Member, requests: int) -> None:
         """Add background `requests`, which may be negative, to the member's outstanding requests."""
         member.outstanding += requests
         member.background += requests
-        self.all_queues.add(member.slot, requests)
+        self._behind |= 1 << member.slot
 
     def set_foreign_requests(self, member: Member, requests: int) -> None:
         """Count `requests` of unknown callers in the member's queue, in place of those so far."""
-        for table in (self.queues, self.all_queues):
-            table.add(member.slot, requests - member.foreign_requests)
+        self._behind |= 1 << member.slot
+        self.queues.add(member.slot, requests - member.foreign_requests)
         member.foreign_requests = requests
 
     def find(self, worker: str) -> Member | None:
