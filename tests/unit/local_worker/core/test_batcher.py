@@ -651,6 +651,18 @@ def test_a_preempted_request_waits_with_the_match_of_what_it_has_computed() -> N
     assert batcher.queue.waiting.oldest_since is not None, "it waits, and the queue has an age"
 
 
+def test_an_account_holds_the_pages_that_its_request_takes_while_it_generates() -> None:
+    batcher = make_batcher(policy=WHOLE_DLPM, admission=AdmissionMode.OPTIMISTIC)
+    request = make_request([1] * 9, sampling=SamplingParams(max_tokens=99, ignore_eos=True))
+    batcher.queue.submit(request, 0.0)
+    held = []
+    for _ in range(40):
+        serve_step(batcher)
+        held.append(request.account.pages)
+        assert held[-1] == len(request.pages)
+    assert len(set(held)) > 3, "it took more several times"
+
+
 def test_the_headroom_of_a_request_doubles_with_each_preemption_up_to_its_budget() -> None:
     queue = make_batcher(admission=AdmissionMode.OPTIMISTIC).queue
     request = make_request([1] * 10, sampling=SamplingParams(max_tokens=12 * BLOCK))
