@@ -626,6 +626,14 @@ def test_a_request_enters_for_the_last_token_of_a_step() -> None:
     assert [request.arrival for request in plan.admitted] == [0, 1]
 
 
+def test_no_more_requests_enter_than_have_a_place() -> None:
+    batcher = make_batcher(max_running=2)
+    for number in range(5):
+        batcher.queue.submit(make_request([number], arrival=number), 0.0)
+    assert batcher.plan(0.0) is not None
+    assert len(batcher.queue.running) == 2
+
+
 def test_the_policy_learns_of_blocks_that_a_running_request_computes() -> None:
     batcher = make_batcher(policy="dlpm", max_running=1)
     prompts = {0: [7] * 9, 3: [8] * 9, 6: [*[7] * 8, 9]}  # the last shares two blocks with the first
