@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -177,6 +178,42 @@ def test_a_tenant_as_twenty_users_has_one_part() -> None:
 def test_a_weight_is_a_part() -> None:
     flood = [(("t1", "t1/a"), [100 + number, 200, 201]) for number in range(50)]
     assert flooded(ME, [1, 2, 3, 4, 5, 6, 7, 8, 9], flood) == 8, "two thirds"
+
+
+def test_a_client_that_comes_with_another_weight_has_another_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = PrefixCache(12, BLOCK)
+    serve(cache, ("q",), QUIET)
+    monkeypatch.setitem(WEIGHTS, ("q",), (3, 3))
+    serve(cache, ("q",), [*QUIET, 7, 8, 9])
+    for number in range(50):
+        serve(cache, ("f",), [100 + number, 200])
+    assert serve(cache, ("q",), [*QUIET, 7, 8, 9]) == 9, "three quarters"
+
+
+def test_a_client_whose_weight_falls_gives_pages_though_its_request_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It pays for six pages and another one for four, which is more for its weight until the request comes."""
+    cache = PrefixCache(12, BLOCK)
+    monkeypatch.setitem(WEIGHTS, ("q",), (3, 3))
+    serve(cache, ("q",), QUIET)
+    serve(cache, ("r",), [11, 12, 13, 14])
+    monkeypatch.setitem(WEIGHTS, ("q",), (1, 1))
+    waiting = request_of(("q",), QUIET)
+    cache.arrived(waiting)
+    serve(cache, ("f",), [21, 22])
+    cache.withdrawn(waiting)
+    assert serve(cache, ("r",), [11, 12, 13, 14]) == 4
+
+
+def test_of_clients_that_pay_for_as_much_the_one_whose_request_ended_first_gives_pages() -> None:
+    cache = PrefixCache(12, BLOCK)
+    requests = [request_of((client,), [number, 10 * number, 100 * number]) for number, client in enumerate("ab", 1)]
+    for request in requests:
+        assert cache.admit(request, request.budget) is not None
+        cache.publish(request, len(request.tokens))
+    for request in reversed(requests):
+        cache.finished(request)
+    serve(cache, ("f",), [21, 22, 23, 24, 25, 26])
+    assert [cache.match(request) // BLOCK for request in requests] == [3, 2]
 
 
 def test_a_prefix_that_others_use_stays_for_all_and_leaves_room_for_more() -> None:
