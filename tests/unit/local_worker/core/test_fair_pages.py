@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from local_worker.core.page_account import MOST_ENDS
 from local_worker.core.page_tree import MOST_QUIET, WINDOW_SECONDS, PageTree
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
@@ -288,6 +289,16 @@ def test_requests_that_run_together_leave_others_their_parts() -> None:
     begun = [running(cache, ("f",), [100 + number, 200]) for number in range(4)]
     assert [request is not None for request in begun] == [True, True, False, False], "three pages for each"
     assert serve(cache, ("q",), [1, 2, 3, 4, 5], *begun) == 5
+
+
+def test_prompts_that_were_sent_once_do_not_hide_that_later_ones_are_repeated() -> None:
+    cache = PrefixCache(12, BLOCK)
+    for number in range(MOST_ENDS):
+        serve(cache, ("q",), [1000 + number])
+    for number in range(4 * MOST_ENDS):  # more than the cache holds: none of them is found
+        serve(cache, ("q",), [2000 + number % MOST_ENDS])
+    begun = [running(cache, ("f",), [100 + number, 200]) for number in range(4)]
+    assert [request is not None for request in begun] == [True, True, False, False], "it may need what is in its part"
 
 
 def test_the_only_request_of_an_account_runs_whatever_its_part_is() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from local_worker.core.accounts.service_ledger import Charging
 from local_worker.core.request import Request
-from serving.cost import MICRO, Normalized, Profiled
+from serving.cost import MICRO, Cost, Normalized, Profiled, WeightedTokens
 from tests.unit.local_worker.engine.driving import make_request
 
 PROMPT = 10
@@ -45,3 +45,10 @@ def test_the_next_output_token_costs_as_much_as_when_it_is_generated() -> None:
         expected = charging.next_output(request)
         request.tokens.append(0)
         assert charging.decode(request, 1) == expected > 0
+
+
+@pytest.mark.parametrize(
+    ("cost", "most"), [(WeightedTokens(3, 1), 3), (Profiled(), 2.1), (Normalized(2, 1, 9), 2), (Normalized(1, 2, 9), 2)]
+)
+def test_a_token_of_a_prompt_costs_at_most_as_much_as_the_dearer_kind(cost: Cost, most: float) -> None:
+    assert Charging(cost).most_per_token == most * MICRO
