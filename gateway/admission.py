@@ -106,7 +106,7 @@ class Admission:
         The request is read and parsed only after its caller is authenticated. `call.cleanup` holds what must be undone
         at the end of the call.
         """
-        identity = self.identify(credentials)
+        identity = self._tenants.identify(credentials)
         call.client, call.key, call.traceparent = identity.client, identity.key, traceparent(credentials.traceparent)
         call.caller_request_id = caller_request_id(credentials.request_id)
         try:

@@ -153,7 +153,7 @@ class LimitedCalls:
         self.configure(profiles)
 
     def accounts(self, caller: Caller) -> Sequence[QuotaAccount]:
-        return [limit.account for limit in self._limits(caller)]
+        return [*map(attrgetter("account"), self._limits(caller))]
 
     def refused(self, client: str, now: float) -> None:
         self.window.arrived(user_account(self._profiles, client), now)
