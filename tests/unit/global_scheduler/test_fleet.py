@@ -154,3 +154,29 @@ def test_requests_of_unknown_callers_count_in_the_queue_once() -> None:
     for others in (3, 5, 1):
         fleet.set_foreign_requests(talking, others)
         assert fleet.queues.length(talking.slot) == 2 + others
+
+
+def test_background_requests_count_in_the_queues_of_background_requests_alone() -> None:
+    made, (a, b) = dispatcher("least-loaded")
+    lower = [request(f"lower {number}", background=True, excluded=("b",)) for number in range(2)]
+    for each in lower:
+        assert placed(made.dispatch(each, 0)) == "a"
+    assert placed(made.dispatch(request("upper"), 0)) == "a", "as if it was empty"
+    assert placed(made.dispatch(request("next"), 0)) == "b"
+    assert (a.outstanding, a.background, b.outstanding, b.background) == (3, 2, 1, 0)
+    assert placed(made.dispatch(request("lower 2", background=True), 0)) == "b"
+    for each in lower:
+        made.ended(a, each.request_id, 1, started=True, output_tokens=1)
+    assert placed(made.dispatch(request("lower 3", background=True), 0)) == "a"
+    made.check_invariants()
+
+
+def test_requests_of_unknown_callers_count_in_both_queues() -> None:
+    fleet = Fleet(STALL)
+    members = [fleet.attach(identity(name), 0.0) for name in "ab"]
+    fleet.set_foreign_requests(members[0], 2)
+    for table in (fleet.queues, fleet.all_queues):
+        assert [table.length(member.slot) for member in members] == [2, 0]
+    fleet.remove(members[0])
+    fleet.attach(identity("c"), 0.0)
+    assert [table.length(members[0].slot) for table in (fleet.queues, fleet.all_queues)] == [0, 0]

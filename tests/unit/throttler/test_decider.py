@@ -19,6 +19,7 @@ from throttler.core.budget_accounts import BudgetAccounts
 from throttler.core.budgets import Budgets
 from throttler.core.decider import Arrival, Decider, Permit
 from throttler.core.expectations import Expectations, ExpectationSubject
+from throttler.core.habits import PRIOR_PAUSE
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import FinishedInteraction, Interactions
 from throttler.core.leased_quota import LeasedQuota
@@ -28,6 +29,7 @@ from throttler.core.quota_ledger import QuotaLedger
 from throttler.core.throttle import Caller, Rejected
 from throttler.core.throttles import Rpm, Unlimited
 from throttler.core.windows import LimitStatus, LocalQuota, Quota, QuotaAccount, QuotaDemand
+from throttler.core.working_sets import Context
 
 LIMITS = RateLimits(
     user_per_minute=3, app_per_minute=3, tenant_per_minute=4, kappa=2, max_calls=3, idle_ttl=20.0, max_age=50.0
@@ -499,3 +501,41 @@ def test_where_nothing_is_limited_no_limit_in_tokens_is_told() -> None:
         Budgets(profiles, BudgetAccounts(), WeightedTokens()),
     )
     assert d.token_status(CALL.caller, 0.0) is None
+
+
+def test_background_calls_use_up_no_rate_unless_limits_always_hold() -> None:
+    profiles = Profiles(limits=LIMITS)
+    free = CALL._replace(interaction="", background=True)
+    for throttle, is_free in ((Oit(profiles, LocalQuota()), True), (Rpm(profiles, LocalQuota()), False)):
+        d = Decider(
+            throttle,
+            Interactions("s", profiles),
+            Expectations(profiles),
+            Budgets(profiles, BudgetAccounts(), WeightedTokens()),
+        )
+        decisions = [d.decide(free, 0.0) for _ in range(LIMITS.user_per_minute + 1)]
+        assert isinstance(decisions[-1], Permit) is is_free
+        assert isinstance(d.decide(CALL, 0.0), Permit) is is_free
+
+
+def test_a_new_interaction_waits_for_the_memory_of_those_that_go_on_and_a_background_call_does_not() -> None:
+    d = decider(RateLimits())
+    call = CALL._replace(prompt_tokens=400, pool_tokens=1000)
+    permits = [permit_of(d.decide(call._replace(interaction=name), 0.0)) for name in "ij"]
+    new = call._replace(interaction="new")
+    refused = d.decide(new, 0.0)
+    assert isinstance(refused, Rejected)
+    assert refused.outcome is Outcome.THROTTLED_MEMORY
+    assert isinstance(d.decide(new._replace(background=True, interaction="other"), 0.0), Permit)
+    for permit in permits:
+        d.ended(permit, None, 0.0, Context(400, 0))
+    assert isinstance(d.decide(new, PRIOR_PAUSE - 1), Rejected)
+    assert isinstance(d.decide(new, PRIOR_PAUSE), Permit), "the others rest"
+
+
+def test_an_interaction_that_is_opened_again_under_its_name_has_its_whole_budget() -> None:
+    d = decider(RateLimits(budgets=budgets_of(interaction_tokens=100)))
+    first = permit_of(d.decide(asking(80, "i")._replace(last=True), 0.0))
+    assert isinstance(d.decide(asking(80, "i"), 0.0), Rejected)
+    d.ended(first, None, 0.0)
+    assert isinstance(d.decide(asking(80, "i"), 0.0), Permit)
