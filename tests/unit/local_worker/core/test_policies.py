@@ -351,6 +351,18 @@ def test_conformance_clients_are_idle_after_a_preemption_or_a_withdrawal_as_afte
     driver.check()
 
 
+def test_drr_goes_on_after_a_client_that_was_forgotten_with_its_debt() -> None:
+    driver = Driver(LOCAL_POLICIES["drr"](replace(CONFIG, most_idle=0)))
+    indebted = driver.arrive("a", 0, 60)
+    assert driver.select(60) == [indebted]
+    waiting = driver.arrive("b", 0, 1)
+    driver.finish(indebted)
+    driver.arrive("c", 0, 1)
+    assert "a" not in driver.policy.accounts.by_client
+    assert driver.select(1) == [waiting]
+    driver.check()
+
+
 def test_by_default_100_000_idle_clients_are_remembered() -> None:
     assert CONFIG.most_idle == MOST_IDLE == 100_000
 
@@ -572,6 +584,16 @@ def test_wsc_serves_interactions_in_progress_first() -> None:
     driver = Driver(LOCAL_POLICIES["wsc"](CONFIG))
     plain, continuing = driver.arrive("a", 0, 3), driver.arrive("b", 0, 3, in_interaction=True)
     assert driver.select(1000) == [continuing, plain]
+
+
+def test_wsc_serves_interactions_in_progress_by_what_their_clients_have_received() -> None:
+    driver = Driver(LOCAL_POLICIES["wsc"](CONFIG))
+    requests = [driver.arrive(client, 0, 1, in_interaction=True) for client in "abab"]
+    assert driver.select(1) == [requests[0]]
+    requests[0].tokens += [0] * 9
+    driver.policy.generated(requests[0], 9)
+    assert driver.select(2) == [requests[1], requests[3]]
+    driver.check()
 
 
 def test_dlpm_lets_a_large_request_be_passed_a_bounded_number_of_times() -> None:

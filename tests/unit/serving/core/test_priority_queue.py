@@ -48,6 +48,13 @@ def test_the_least_key_comes_first_and_all_clients_that_have_it_are_taken(
         assert [*queue] == [client for _, client in sorted((key, client) for client, key in keys.items())]
 
 
+def test_each_of_many_clients_comes_once_in_the_order_of_the_keys() -> None:
+    queue = PriorityQueue()
+    for number in range(20):
+        queue.put(str(number), (7 * number % 20,))
+    assert [queue.key(client) for client in queue] == [(number,) for number in range(20)]
+
+
 def test_changed_keys_are_let_go() -> None:
     queue, most = PriorityQueue(), 0
     for number in range(200):
