@@ -214,10 +214,17 @@ class GenerationHandler:
         if asked.stream:
             self._stream = EventStream(self._request, self._headers)
             self._timer = self._loop.call_later(PING_SECONDS, self._ping, self._stream)
-        for index in self._waiting:
-            self._begin(index, asked, sender)
+        if others:
+            self._group.create_task(self._begin_others(list(self._waiting), asked, sender))
         asked.forget()
         return request
+
+    async def _begin_others(self, indexes: Sequence[int], asked: ParsedRequest, sender: Sender) -> None:
+        """Begin the further calls, one in each turn of the event loop: other requests have theirs between them, and no
+        more are begun once one is refused."""
+        for index in indexes:
+            self._begin(index, asked, sender)
+            await asyncio.sleep(0)
 
     def _begin(self, index: int, asked: ParsedRequest, sender: Sender) -> None:
         """Begin a further call. Its request is made when it is asked for: of a long prompt not all copies at once."""

@@ -11,7 +11,7 @@ import pytest
 from gateway.http.framing import MAX_HEAD
 from serving.rpc.channel import MAX_REQUEST_BYTES
 from tests.services import Process, eventually
-from tests.unit.gateway.http.http_client import CHAT, TEXT, HttpClient
+from tests.unit.gateway.http.http_client import CHAT, HELLO, TEXT, HttpClient
 
 POST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
 CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
@@ -252,3 +252,15 @@ def test_a_connection_that_nobody_reads(shared: tuple[Process, HttpClient], wish
 def is_open(connection: socket.socket, port: int) -> bool:
     """Whether the gateway's end, at `port`, is open: it may close before the client's end can hear of it."""
     return f":{port:04X} 0100007F:{connection.getsockname()[1]:04X} 01 " in Path("/proc/net/tcp").read_text()
+
+
+def test_no_more_choices_are_begun_once_one_is_refused(shared: tuple[Process, HttpClient]) -> None:
+    gateway, http = shared
+    assert http.post(CHAT, {"messages": HELLO, "model": "none", "n": 128}, x_request_id="many").status == 404
+    assert http.post(CHAT, {"messages": HELLO, "max_tokens": 1}, x_request_id="next").status == 200
+
+    def ended(caller: str) -> int:
+        return sum(line["caller_request_id"] == caller for line in gateway.logged("call ended"))
+
+    eventually(lambda: ended("next"), "the later call is logged")
+    assert 1 <= ended("many") < 8
