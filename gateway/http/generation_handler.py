@@ -147,7 +147,7 @@ class GenerationHandler:
         self._left_out: Sequence[str] = ()  # fields of the body
         self._answer: Answer | None = None
         self._waiting: dict[int, Generation] = {}  # by index: calls whose requests are not made yet
-        self._outputs: list[CollectedOutput] = []
+        self._outputs = [CollectedOutput()]  # one for each of the calls
         self._held = 0  # bytes of outputs
 
     async def run(self) -> None:
@@ -210,7 +210,6 @@ class GenerationHandler:
         self._user_field = sender.field
         request = self._typed(self._calls[0], asked, first, sender)
         self._left_out = [*self._left_out, *islice(unknown_fields(body, asked.body_type), MOST_IGNORED)]
-        self._outputs = [CollectedOutput() for _ in range(1 + len(others))]
         if asked.stream:
             self._stream = EventStream(self._request, self._headers)
             self._timer = self._loop.call_later(PING_SECONDS, self._ping, self._stream)
@@ -230,6 +229,7 @@ class GenerationHandler:
         """Begin a further call. Its request is made when it is asked for: of a long prompt not all copies at once."""
         call = new_call(self._calls[0].deadline)
         self._calls.append(call)
+        self._outputs.append(CollectedOutput())
 
         async def receive() -> inference_pb2.GenerateRequest:
             return self._typed(call, asked, self._waiting.pop(index), sender)
