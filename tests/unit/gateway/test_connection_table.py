@@ -113,3 +113,28 @@ def test_one_address_keeps_no_other_out() -> None:
     for number in range(100, 200):
         assert table.add(f"flood {number}", "flood") == f"flood {number - 99}", "its own oldest"
     table.check_invariants()
+
+
+def test_a_connection_that_has_once_shown_a_key_goes_after_all_that_have_not() -> None:
+    table: ConnectionTable[str] = ConnectionTable(2, MOST_HELD)
+    table.add("known", "a")
+    table.rest("known", is_known=True)
+    table.use("known")
+    table.rest("known", is_known=False)
+    table.add("stranger", "a")
+    assert table.add("new", "b") == "stranger"
+    table.remove("stranger")
+    table.rest("new", is_known=True)
+    assert table.add("newer", "b") == "new", "of the known ones the one at the address with most connections"
+    table.check_invariants()
+
+
+def test_a_connection_that_is_gone_holds_nothing() -> None:
+    table: ConnectionTable[str] = ConnectionTable(MOST, MOST_HELD)
+    for connection, address in (("gone", "a"), ("here", "a"), ("large", "b")):
+        table.add(connection, address)
+    table.hold("gone", 10)
+    table.hold("here", 5)
+    table.remove("gone")
+    table.check_invariants()
+    assert table.hold("large", 16) == ["large"]
