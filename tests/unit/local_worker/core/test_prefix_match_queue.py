@@ -104,3 +104,18 @@ def test_a_request_that_lost_its_match_is_not_the_next() -> None:
     queue.add(second, key_of(second, 32))
     queue.move(first, key_of(first, 0))
     assert queue.next() is second
+
+
+def test_requests_that_enter_with_a_part_of_their_prompts_pass_the_earliest_one_a_bounded_number_of_times() -> None:
+    queue, earliest = PrefixMatchQueue(MOST_PASSED), waiting(0)
+    queue.add(earliest, key_of(earliest, 0))
+    others = [waiting(arrival) for arrival in range(1, MOST_PASSED + 2)]
+    for other in others[:MOST_PASSED]:
+        queue.add(other, key_of(other, 16))
+        assert queue.next() is other
+        queue.opened(other, key_of(other, 16))
+        queue.remove(other)
+    queue.add(others[-1], key_of(others[-1], 16))
+    assert queue.next() is earliest
+    queue.opened(earliest, key_of(earliest, 0))
+    assert queue.next() is others[-1], "the count begins anew"
