@@ -133,7 +133,7 @@ def table(cell: Cell, taken: list[Session], weights: list[float], args: argparse
     print("|---|---|---|---|---|---|---|---|---|")
     for load in map(float, args.loads.split(",")):
         rate = load * cell.most * args.workers / HOUR
-        for throttle in args.throttles.split(";"):
+        for throttle in args.throttles:
             pool = cluster(cell, throttle, args.workers, args.gateways)
             starts = [Agents(taken, weights, rate, args.seconds, seed) for seed in range(1, args.seeds + 1)]
             print(row(throttle, load, [Figures.of(run(pool, each), args.seconds) for each in starts]), flush=True)
@@ -144,7 +144,7 @@ def isolated(cell: Cell, taken: list[Session], weights: list[float], args: argpa
     weights = weights[: args.workers]
     for load in map(float, args.loads.split(",")):
         rate = load * cell.most * args.workers / HOUR
-        for throttle in args.throttles.split(";"):
+        for throttle in args.throttles:
             together, alone = Counter[str](), Counter[str]()
             for seed in range(1, args.seeds + 1):
                 starts = Agents(taken, weights, rate, args.seconds, seed)
@@ -164,7 +164,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--gateways", type=int, default=1)
     parser.add_argument("--loads", default="0.8,1.2,2")
-    parser.add_argument("--throttles", default=";".join(THROTTLES))
+    parser.add_argument("--throttles", nargs="+", choices=THROTTLES, default=list(THROTTLES))
     parser.add_argument("--seconds", type=float, default=2400.0)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--isolated", action="store_true")
