@@ -15,7 +15,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from fairlead.errors import ClientLimit, DeadlineExceeded, FairleadError
 from fairlead.rpc.status import from_call
 from fairlead.v1 import inference_pb2_grpc
-from gateway.core.start_predictor import LONGEST_RETRY, MOST_CLIENTS, SURE, CallWaits, StartPredictor, is_close
+from gateway.core.start_predictor import (
+    LONGEST_RETRY,
+    MOST_CLIENTS,
+    MOST_WORKERS,
+    SURE,
+    CallWaits,
+    StartPredictor,
+    is_close,
+)
 from tests.services import SECRET, Stack, eventually
 from tests.unit.cli.commands import called
 from tests.unit.gateway.http.http_client import HttpClient
@@ -102,6 +110,40 @@ def test_turns_of_clients_are_remembered_up_to_a_bound() -> None:
     predictor.check_invariants()
     assert predictor.predict("u2", 1010.0) == remembered < 0.5, "as long as it waited before"
     assert predictor.predict("u0", 1010.0) > 2, "one that is forgotten waits as first calls of all do"
+
+
+def begin_and_start(waits: CallWaits, worker: str) -> None:
+    """Let two calls of ann wait, of which one starts after eight seconds: a turn is two seconds then."""
+    for call in "12":
+        waits.waits("ann", worker, call, 0.0)
+    waits.started("ann", worker, "1", 8.0)
+
+
+def test_a_call_is_hopeless_where_less_time_is_left_than_it_surely_waits() -> None:
+    waits = CallWaits()
+    begin_and_start(waits, "w")
+    assert not waits.is_hopeless("bob", "w", SURE * 2.0, 8.0)
+    assert waits.is_hopeless("bob", "w", SURE * 1.99, 8.0)
+
+
+def test_the_next_call_of_a_client_starts_the_sooner_the_more_workers_it_waits_at() -> None:
+    told = []
+    waits = CallWaits()
+    for worker in "ab":
+        begin_and_start(waits, worker)
+        told.append(waits.retry_after("ann", 1.0, 8.0))
+    assert told[0] == pytest.approx(2 * told[1])
+    assert told[0] > 1.0
+    assert waits.retry_after("bob", 7.0, 8.0) == 7.0
+
+
+def test_a_bounded_number_of_workers_is_remembered_and_the_first_one_is_forgotten() -> None:
+    waits = CallWaits()
+    for number in range(MOST_WORKERS):
+        begin_and_start(waits, str(number))
+    assert waits.is_hopeless("bob", "0", 0.1, 8.0)
+    waits.waits("ann", "another", "1", 8.0)
+    assert [waits.is_hopeless("bob", worker, 0.1, 8.0) for worker in "01"] == [False, True]
 
 
 def call(address: str, timeout: float = 60.0, user: str = "ann") -> grpc.Call | FairleadError:
