@@ -73,9 +73,9 @@ def backlogged_gap(samples: Sequence[ServiceSample], users: Sequence[str]) -> fl
 def weigh(trial: Trial) -> Evidence:
     """Return the results of a trial; raises ValueError when a user was never served."""
     calls, samples = trial.record.calls, trial.observation.samples
-    for name in NAMES:
-        if not any(call.user == name for call in calls):
-            raise ValueError(f"{trial.system.title}: {name} was never served; first errors: {trial.record.errors[:3]}")
+    if trial.unserved:
+        names = ", ".join(trial.unserved)
+        raise ValueError(f"{trial.system.title}: {names} was never served; first errors: {trial.record.errors[:3]}")
     seconds = samples[-1].at
     return Evidence(
         title=trial.system.title,

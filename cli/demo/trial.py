@@ -26,9 +26,16 @@ class Trial:
     cut: bool = False
     lengths: Lengths = SMALL_PAGES
 
+    @property
+    def unserved(self) -> list[str]:
+        """The users of whom no call has been answered yet."""
+        answered = {call.user for call in self.record.calls}
+        return [user.name for user in USERS if user.name not in answered]
+
 
 async def hold(trial: Trial, stack: Stack, enough: Callable[[Observation], bool], limit_seconds: float) -> None:
-    """Let the users contend on the running `stack` until `enough` returns True or `limit_seconds` have passed."""
+    """Let the users contend on the running `stack` until `enough` returns True and everybody has been served, or
+    `limit_seconds` have passed."""
     stop, began = asyncio.Event(), time.monotonic()
     observer = asyncio.create_task(observe(stack.scheduler, stack.secret, trial.observation))
     contention = asyncio.create_task(contend(stack.gateway, trial.lengths, stop, trial.record))
@@ -37,7 +44,7 @@ async def hold(trial: Trial, stack: Stack, enough: Callable[[Observation], bool]
             await asyncio.wait({contention, observer}, timeout=LOOK_SECONDS, return_when="FIRST_COMPLETED")
             if observer.done():
                 observer.result()
-            if enough(trial.observation):
+            if enough(trial.observation) and not trial.unserved:
                 break
             if time.monotonic() - began >= limit_seconds:
                 trial.cut = True
