@@ -74,8 +74,8 @@ def weigh(trial: Trial) -> Evidence:
     """Return the results of a trial; raises ValueError when a user was never served."""
     calls, samples = trial.record.calls, trial.observation.samples
     if trial.unserved:
-        names = ", ".join(trial.unserved)
-        raise ValueError(f"{trial.system.title}: {names} was never served; first errors: {trial.record.errors[:3]}")
+        names = " and ".join(trial.unserved)
+        raise ValueError(f"{trial.system.title} never served {names}; first errors: {trial.record.errors[:3]}")
     seconds = samples[-1].at
     return Evidence(
         title=trial.system.title,

@@ -125,7 +125,7 @@ def test_numbers_and_picture_are_written(tmp_path: Path) -> None:
 def test_a_user_that_was_never_served_is_no_evidence() -> None:
     unserved = trial(FCFS, 8, 9.0, 1.0, 1.0)
     unserved.record.calls = [call for call in unserved.record.calls if call.user == "flood"]
-    with pytest.raises(ValueError, match="alice was never served"):
+    with pytest.raises(ValueError, match="never served alice and bob; first errors"):
         weigh(unserved)
 
 
