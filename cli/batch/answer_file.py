@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import stat
 import threading
 from pathlib import Path
 from typing import Any, Self
@@ -23,6 +24,8 @@ class AnswerFile:
         self._done: set[bytes] = set()
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         try:
+            if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+                raise InvalidRequest(f"{path}: must be a regular file, which keeps the answers")
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held until the process ends, however it does
             self._read()
             self._remove_torn_line()
@@ -38,9 +41,6 @@ class AnswerFile:
 
     def __exit__(self, *_: object) -> None:
         os.close(self._descriptor)
-
-    def __len__(self) -> int:
-        return len(self._done)
 
     def has(self, custom_id: str) -> bool:
         """Return whether the request with this id is answered."""

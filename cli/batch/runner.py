@@ -14,11 +14,12 @@ from cli.batch.concurrency import MOST, Concurrency
 from cli.batch.http_post import HttpAnswer, HttpPost
 from cli.batch.request_file import BatchRequest
 from cli.progress import Progress
-from fairlead.errors import Unavailable
+from fairlead.errors import InvalidRequest, Unavailable
 from serving.service_tiers import FLEX, HEADER
 
 REFUSED = (429, 503, 529)  # the call was not begun, and may be repeated at any time
 FAILED = (408, 500, 502, 504)  # it was perhaps begun; it is repeated, but not for ever
+FOR_ALL = ("permission_denied", "unknown_endpoint")  # codes of what the key or the URL is refused for
 ATTEMPTS = 3  # of a call that fails
 MOST_BROKEN = 10  # connections of a call that break while the gateway answers others
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0  # seconds before another attempt where the gateway does not say how many
@@ -31,12 +32,14 @@ class BatchRunner:
     """One run; `failed` is the number of answers of this run that are errors."""
 
     def __init__(self, url: str, api_key: str, answers: AnswerFile, progress: Progress, total: int) -> None:
+        if not (api_key.isascii() and api_key.isprintable()):
+            raise InvalidRequest("--api-key: must be printable ASCII")  # the message must not repeat the key
         authorization = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self.failed = 0
         self._http = HttpPost(url, {HEADER: FLEX, **authorization})
         self._answers = answers
         self._progress = progress
-        self._total = total
+        self._total, self._done = total, 0
         self._changed = threading.Condition()
         self._concurrency = Concurrency()
         self._heard_at = time.monotonic() - AWAY_SECONDS + START_SECONDS  # of the gateway, whatever it said
@@ -46,10 +49,16 @@ class BatchRunner:
         self._waits = ""
 
     def run(self, requests: Iterable[BatchRequest]) -> None:
-        """Answer all requests that have no answer; raise Unavailable if the gateway stays away, or OSError if an answer
-        cannot be written."""
+        """Answer all requests that have no answer.
+
+        Raise Unavailable if the gateway stays away, InvalidRequest if it would answer no request with this URL or key,
+        and OSError if an answer cannot be written.
+        """
         for request in requests:
-            if not self._answers.has(request.custom_id):
+            if self._answers.has(request.custom_id):
+                with self._changed:
+                    self._done += 1
+            else:
                 self._await_taken(MOST - 1)
                 self._begin()
                 self._hand_over(request)
@@ -106,6 +115,7 @@ class BatchRunner:
         self._answers.append(answer)
         with self._changed:
             self.failed += answer["error"] is not None
+            self._done += 1
             self._taken -= 1
             self._concurrency.succeeded()
             self._waits = ""
@@ -153,7 +163,7 @@ class BatchRunner:
         self._progress.show("batch", "running", self._state())
 
     def _state(self) -> str:
-        text = f"{len(self._answers):,} of {self._total:,} done, {self.failed:,} errors in this run"
+        text = f"{self._done:,} of {self._total:,} done, {self.failed:,} errors in this run"
         return f"{text}, {self._concurrency.open} open{self._waits}"
 
 
@@ -171,19 +181,20 @@ def _retry_after(answer: HttpAnswer, default: float) -> float:
 
 
 def _line(request: BatchRequest, answer: HttpAnswer) -> dict[str, Any]:
+    """Return the line of an answer; raise InvalidRequest for one that every request would get."""
     try:
-        body = json.loads(answer.body)
+        body, is_json = json.loads(answer.body), True
     except (ValueError, RecursionError):
-        body = {"error": {"message": answer.body[:1000].decode(errors="replace"), "code": None}}
+        body, is_json = {"error": {"message": answer.body[:1000].decode(errors="replace"), "code": None}}, False
+    told = body.get("error") if isinstance(body, dict) else None
+    told = told if isinstance(told, dict) else {}
+    code, message = told.get("code"), told.get("message") or "no reason was given"
+    is_elsewhere = answer.status < 400 and (answer.status >= 300 or not is_json)
+    if is_elsewhere or answer.status == 401 or code in FOR_ALL or (answer.status == 404 and code is None):
+        reason = answer.headers.get("location") or message
+        raise InvalidRequest(f"--url or --api-key: {request.url} answers with status {answer.status}: {reason}")
     request_id = answer.headers.get("x-request-id", "")
-    error = None
-    if answer.status >= 300:
-        told = body.get("error") if isinstance(body, dict) else None
-        told = told if isinstance(told, dict) else {}
-        error = {
-            "code": told.get("code") or str(answer.status),
-            "message": told.get("message") or "no reason was given",
-        }
+    error = {"code": code or str(answer.status), "message": message} if answer.status >= 300 else None
     response = {"status_code": answer.status, "request_id": request_id, "body": body}
     return {"id": f"batch_req_{request_id}", "custom_id": request.custom_id, "response": response, "error": error}
 

@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 from cli.batch import runner
 from cli.batch.answer_file import AnswerFile
 from cli.batch.concurrency import LEAST, MOST, Concurrency
-from cli.batch.request_file import RequestFile
+from cli.batch.http_post import HttpAnswer
+from cli.batch.request_file import BatchRequest, RequestFile
 from cli.stack import Stack
 from fairlead.errors import InvalidRequest
 from tests.services import eventually
@@ -169,7 +170,10 @@ def test_a_run_keeps_to_what_the_gateway_takes_and_waits_as_it_is_told(tmp_path:
         (json.dumps(line("a", url="/v1/embeddings")), "url: expected one of"),
         (json.dumps(line("a", body={"stream": True})), "the answers of a batch are whole"),
         (json.dumps(line("a", body=[])), "body: expected"),
-        (json.dumps(line("first")), "'first' is given twice"),
+        (json.dumps(line("a", body={"stream": 1})), "got 1"),
+        (json.dumps(line("a", url=["x" * 9000])), f"got ['{'x' * 12}"),
+        (json.dumps(line("a")).replace('"a"', "NaN"), "not JSON: NaN"),
+        (json.dumps(line("first")), "line 2: custom_id: 'first' is given twice"),
     ],
 )
 def test_a_file_that_is_no_batch_is_refused_before_anything_is_sent(bad: str, reason: str, tmp_path: Path) -> None:
@@ -178,7 +182,25 @@ def test_a_file_that_is_no_batch_is_refused_before_anything_is_sent(bad: str, re
     done = called("batch", "run", str(requests), "--out", str(tmp_path / "out"), "--url", "http://127.0.0.1:1")
     assert done.returncode == 1
     assert reason in done.stderr
+    assert len(done.stderr) < 1000
     assert not (tmp_path / "out").exists()
+
+
+def test_a_line_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
+    requests = tmp_path / "requests.jsonl"
+    requests.write_bytes(f"{json.dumps(line('a'))}\n".encode() + b'{"custom_id": "caf\xe9"}\n')
+    with pytest.raises(InvalidRequest, match=r"line 2: not UTF-8: .* 0xe9"):
+        RequestFile(requests).check()
+
+
+def test_what_is_no_regular_file_is_refused_as_requests_and_as_answers(tmp_path: Path) -> None:
+    """A pipe cannot be read twice, and keeps no answers."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InvalidRequest, match="pipe: must be a regular file"):
+        RequestFile(tmp_path / "pipe").check()
+    for path in (tmp_path / "pipe", Path("/dev/full")):
+        with pytest.raises(InvalidRequest, match=f"{path}: must be a regular file"):
+            AnswerFile(path)
 
 
 def test_a_file_may_begin_with_a_mark_of_the_byte_order_and_have_lines_of_windows(tmp_path: Path) -> None:
@@ -209,7 +231,6 @@ def test_a_torn_last_line_is_removed_and_whole_lines_stay(
     os.truncate(path, data.draw(st.integers(before, path.stat().st_size - 1)))
     with AnswerFile(path) as file:
         assert [custom_id for custom_id in whole if file.has(custom_id)] == whole
-        assert len(file) == len(whole)
         file.append({"id": "", "custom_id": "one more line", "response": None})
     assert [json.loads(each)["custom_id"] for each in path.read_bytes().splitlines()] == [*whole, "one more line"]
 
@@ -308,3 +329,67 @@ def test_a_server_that_speaks_another_protocol_ends_the_run(tmp_path: Path) -> N
         done = called("batch", "run", str(requests), "--out", str(tmp_path / "answers.jsonl"), "--url", url)
     assert done.returncode == 1
     assert done.stderr.endswith(f"fairlead: --url: {url[7:]} answers, but is no HTTP server\n")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:99999",
+        "http://127.0.0.1:x",
+        "http://[::1",
+        f"http://{'a' * 70}.invalid",
+        "http://127.0.0.1:1/a b",
+        "http://127.0.0.1:1/\u00e9",
+        "http://user@127.0.0.1:1",
+        "http://127.0.0.1:1?x=1",
+    ],
+)
+def test_a_url_that_cannot_be_is_refused_before_anything_is_sent(url: str, tmp_path: Path) -> None:
+    requests = written(tmp_path / "requests.jsonl", [line("a")])
+    done = called("batch", "run", str(requests), "--out", str(tmp_path / "out"), "--url", url)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"fairlead: --url: expected http://HOST:PORT or https://HOST:PORT, got {url!r}")
+
+
+@pytest.mark.parametrize("key", ["a\nb", "\u20ac"])
+def test_a_key_that_no_header_holds_is_refused_and_not_repeated(key: str, tmp_path: Path) -> None:
+    requests = written(tmp_path / "requests.jsonl", [line("a")])
+    done = called("batch", "run", str(requests), "--out", str(tmp_path / "out"), "--api-key", key)
+    assert done.stderr == "fairlead: --api-key: must be printable ASCII\n"
+
+
+def test_https_to_a_port_without_tls_ends_the_run(url: str, tmp_path: Path) -> None:
+    requests = written(tmp_path / "requests.jsonl", [line("a")])
+    done = called(
+        "batch", "run", str(requests), "--out", str(tmp_path / "out"), "--url", url.replace("http:", "https:")
+    )
+    assert done.returncode == 1
+    assert "fairlead: --url: https to 127.0.0.1:" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "reason"),
+    [
+        (401, {}, {"error": {"message": "unknown API key", "code": "invalid_api_key"}}, "unknown API key"),
+        (403, {}, {"error": {"message": "app: not yours", "code": "permission_denied"}}, "app: not yours"),
+        (404, {}, {"error": {"message": "no such path", "code": "unknown_endpoint"}}, "no such path"),
+        (404, {}, "<html>", "<html>"),
+        (308, {"location": "https://elsewhere"}, "", "https://elsewhere"),
+        (200, {}, "<html>", "<html>"),
+    ],
+)
+def test_an_answer_that_all_requests_would_get_ends_the_run_and_is_no_answer(
+    status: int, headers: dict[str, str], body: object, reason: str
+) -> None:
+    """A wrong key or address would fill the file of answers with errors, and none of them would be asked for again."""
+    content = body if isinstance(body, str) else json.dumps(body)
+    with pytest.raises(InvalidRequest, match=f"--url or --api-key: .* status {status}: {reason}"):
+        runner._line(BatchRequest("a", "/v1/completions", {}), HttpAnswer(status, headers, content.encode()))
+
+
+def test_answers_of_another_batch_do_not_count_as_done(url: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with AnswerFile(out) as file:
+        file.append({"id": "", "custom_id": "another batch's", "response": None})
+    requests = written(tmp_path / "requests.jsonl", [line("a")])
+    assert "1 of 1 done" in called("batch", "run", str(requests), "--out", str(out), "--url", url).stderr
