@@ -10,9 +10,9 @@ MAX_NAME = 128  # characters
 # Characters of a spelling that is looked at: the order of a letter's accents takes the square of their number.
 MAX_SPELLING = 8 * MAX_NAME
 # Characters of a printable category that are invisible: Unicode's Default_Ignorable_Code_Point without its format
-# characters, and the blank Braille pattern.
+# characters, and the blank Braille pattern. U+FFFD stands for any character that could not be read: names would merge.
 _UNSEEN = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufffd\U000e0100-\U000e01ef]"
 )
 
 

@@ -66,6 +66,7 @@ def test_a_character_that_is_not_seen_never_makes_another_name(name: str, positi
         ("b\u034fob", r"'b\u034fob'"),
         ("bob\u00a0jones", r"'bob\xa0jones'"),
         ("\ud800", r"'\ud800'"),
+        ("Jos\ufffd", r"'Jos\ufffd'"),
         (" \t ", r"' \t '"),
         ("x" * (MAX_NAME + 1), "at most 128 characters, got 129"),
     ],
