@@ -10,7 +10,8 @@ import grpc
 from google.protobuf.message import Message
 
 from cli import endpoint
-from fairlead.errors import FairleadError, Unavailable
+from fairlead.address import gateway_target
+from fairlead.errors import FairleadError, InvalidRequest, Unavailable
 from fairlead.rpc.connecting import unreachable
 from fairlead.rpc.status import from_call
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc, throttling_pb2, throttling_pb2_grpc
@@ -54,6 +55,13 @@ def reaching(address: str) -> Iterator[None]:
         raise unreachable(error, address) or from_call(error) from error
 
 
+@contextlib.contextmanager
+def gateway_channel(address: str) -> Iterator[grpc.Channel]:
+    """Connect to the gateway at `address`; raise a FairleadError for a call that fails within the context."""
+    with open_sync_channel(gateway_target(address)) as channel, reaching(address):
+        yield channel
+
+
 def accounts(args: argparse.Namespace) -> list[throttling_pb2.AccountResponse]:
     """Return what each gateway has counted that `--gateway` names, or that of the running stack where no `--scheduler`
     is named; raises a FairleadError."""
@@ -64,7 +72,7 @@ def accounts(args: argparse.Namespace) -> list[throttling_pb2.AccountResponse]:
 
 def account(gateway: str, secret: str) -> throttling_pb2.AccountResponse:
     """Return the interactions' outcomes that the gateway at this address has counted; raises a FairleadError."""
-    with open_sync_channel(gateway) as channel, reaching(gateway):
+    with gateway_channel(gateway) as channel:
         stub = throttling_pb2_grpc.ThrottlingStub(channel)
         response: throttling_pb2.AccountResponse = stub.Account(
             throttling_pb2.AccountRequest(), metadata=secret_metadata(secret), timeout=TIMEOUT_SECONDS
@@ -90,9 +98,12 @@ def add_secret(parser: argparse.ArgumentParser) -> None:
 
 
 def secret(args: argparse.Namespace) -> str:
-    """Return the secret that operators' calls carry."""
+    """Return the secret that operators' calls carry; raise InvalidRequest for one that no call can carry."""
     running = endpoint.read()
-    return args.secret or (running.secret if running else "")
+    found: str = args.secret or (running.secret if running else "")
+    if not (found.isascii() and found.isprintable()):
+        raise InvalidRequest("must be printable ASCII", "--secret")  # the message must not repeat it
+    return found
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

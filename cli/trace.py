@@ -6,7 +6,7 @@ from cli import admin, endpoint
 from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.v1 import traces_pb2, traces_pb2_grpc
-from serving.rpc.channel import open_sync_channel, secret_metadata
+from serving.rpc.channel import secret_metadata
 
 BAR = 40  # characters of the timeline
 
@@ -92,7 +92,7 @@ def _ms(start: int, end: int) -> str:
 
 
 def _find(address: str, secret: str, name: str) -> list[traces_pb2.TracedCall]:
-    with open_sync_channel(address) as channel, admin.reaching(address):
+    with admin.gateway_channel(address) as channel:
         stub = traces_pb2_grpc.TracesStub(channel)
         request, metadata = traces_pb2.FindTraceRequest(id=name), secret_metadata(secret)
         return list(stub.FindTrace(request, metadata=metadata, timeout=admin.TIMEOUT_SECONDS).calls)

@@ -8,7 +8,7 @@ from cli import admin, endpoint
 from cli.table import Column, table
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import throttling_pb2, throttling_pb2_grpc
-from serving.rpc.channel import open_sync_channel, secret_metadata
+from serving.rpc.channel import secret_metadata
 from serving.usage_report import COLUMNS, KEYS, Cell, UsageRow, as_csv, usage_report
 
 SECONDS = 30.0  # for the whole answer
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _usage(gateway: str, secret: str, since: str) -> tuple[str, list[UsageRow]]:
     """Return the name of the gateway's ledger and its rows."""
-    with open_sync_channel(gateway) as channel, admin.reaching(gateway):
+    with admin.gateway_channel(gateway) as channel:
         request, metadata = throttling_pb2.UsageRequest(since=since), secret_metadata(secret)
         stub = throttling_pb2_grpc.ThrottlingStub(channel)
         answers = list(stub.Usage(request, metadata=metadata, timeout=SECONDS))

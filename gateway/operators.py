@@ -10,6 +10,7 @@ from gateway.upstream.placements import CHOOSERS, PlacementReason
 from gateway.usage import UsageSource
 from serving.telemetry.records import CallRecord, phases
 from serving.telemetry.traces import Traces
+from serving.usage_report import first_day
 from throttler.store import Store
 
 MOST_ROWS = 10_000  # of usage in one message
@@ -57,7 +58,7 @@ class ThrottlingService(throttling_pb2_grpc.ThrottlingServicer):
     async def Usage(
         self, request: throttling_pb2.UsageRequest, context: Any
     ) -> AsyncIterator[throttling_pb2.UsageResponse]:
-        rows = await self._usage.rows(request.since)
+        rows = await self._usage.rows(first_day(request.since))
         for begin in range(0, max(1, len(rows)), MOST_ROWS):
             chunk = [throttling_pb2.UsageRow(**each._asdict()) for each in rows[begin : begin + MOST_ROWS]]
             yield throttling_pb2.UsageResponse(ledger=self._usage.name, rows=chunk)

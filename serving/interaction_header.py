@@ -18,7 +18,7 @@ def parse(header: str) -> inference_pb2.Interaction:
     """Return the interaction that `header` names; raises InvalidRequest."""
     name, *parameters = (part.strip() for part in header.split(";"))
     if not (name.isascii() and name.isprintable()):
-        raise InvalidRequest("the id must be printable ASCII", HEADER)
+        raise InvalidRequest(f"the id must be printable ASCII, got {name[:32]!a}", HEADER)
     interaction = inference_pb2.Interaction(id=name)
     for parameter in parameters:
         key, _, value = parameter.partition("=")

@@ -8,12 +8,24 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import date
 from typing import NamedTuple
+
+from fairlead.errors import InvalidRequest
 
 KEYS = ("day", "tenant", "user", "app", "model")
 SUMS = ("calls", "prompt_tokens", "cached_tokens", "output_tokens", "micro_cost", "nano_money", "waited_us")
 COLUMNS = (*SUMS[:4], "cost", "money", "share", "idle_share", "waited_seconds")
 Cell = str | int | float
+
+
+def first_day(text: str) -> str:
+    """Return `text`, the first day of a report, or empty for all days; raise InvalidRequest for anything else."""
+    with suppress(ValueError):
+        if not text or date.fromisoformat(text).isoformat() == text:
+            return text
+    raise InvalidRequest(f"expected a day of UTC, as 2026-11-26, got {text[:32]!r}", "since")
 
 
 class UsageRow(NamedTuple):

@@ -24,7 +24,7 @@ from gateway.page.login_limiter import LoginLimiter
 from gateway.usage import UsageSource
 from serving.rpc.message_body_limiter import MessageBodyLimiter
 from serving.telemetry.traces import Traces
-from serving.usage_report import as_csv, usage_report
+from serving.usage_report import as_csv, first_day, usage_report
 
 log = logging.getLogger(__name__)
 USAGE = "/usage"
@@ -91,7 +91,7 @@ class PageApplication:
             await _refuse(request, 403, error.message)
         except Unavailable as error:
             await _refuse(request, 503, error.message)
-        except FairleadError as error:  # the body did not arrive
+        except FairleadError as error:  # the body did not arrive, or a parameter cannot be
             await _refuse(request, 400, error.message)
         except Exception:
             log.exception("request of the page failed", extra={"path": request.path})
@@ -177,7 +177,7 @@ class PageApplication:
 
     async def _tell_usage(self, request: HttpRequest) -> None:
         asked = parse_qs(request.query)
-        report = usage_report(await self._usage.rows(asked.get("since", [""])[0]))
+        report = usage_report(await self._usage.rows(first_day(asked.get("since", [""])[0])))
         if asked.get("format") == ["csv"]:
             await _respond(
                 request, 200, as_csv(report).encode(), [(b"content-type", b"text/csv; charset=utf-8"), *SECURITY]

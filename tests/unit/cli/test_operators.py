@@ -96,6 +96,30 @@ def test_only_the_admin_secret_opens(served: tuple[str, str, str], secret: str) 
         assert interaction not in done.stdout
 
 
+@pytest.mark.parametrize("day", ["yesterday", "20261128", "2026-02-30", "2026-11-28T00:00:00Z", "1", "2026-W48-6"])
+def test_usage_since_no_day_is_refused(served: tuple[str, str, str], day: str) -> None:
+    """Days are compared as texts: another form would leave out calls, and say nothing."""
+    done = called("usage", "--gateway", served[0], "--secret", ADMIN, "--since", day)
+    assert done.returncode == 1
+    assert done.stderr == f"fairlead: since: expected a day of UTC, as 2026-11-26, got {day!r}\n"
+
+
+@pytest.mark.parametrize("day", ["", "0001-01-01", "9999-12-31"])
+def test_usage_since_any_day_is_told(served: tuple[str, str, str], day: str) -> None:
+    assert called("usage", "--gateway", served[0], "--secret", ADMIN, "--since", day).returncode == 0
+
+
+@pytest.mark.parametrize("command", ["usage", "trace"])
+def test_what_no_call_can_carry_is_refused_by_its_option(command: str) -> None:
+    arguments = [command, *(["id"] if command == "trace" else [])]
+    done = called(*arguments, "--gateway", "127.0.0.1:1", "--secret", "a\nb")
+    assert done.stderr == "fairlead: --secret: must be printable ASCII\n"
+    for address in (" ", "host:port", "127.0.0.1:99999"):
+        done = called(*arguments, "--gateway", address, "--secret", ADMIN)
+        assert done.stderr.startswith("fairlead: address: expected host, host:port")
+        assert done.stderr.endswith(f"got {address!r}\n")
+
+
 def test_top_shows_users_and_workers(served: tuple[str, str, str]) -> None:
     command = ("top", "--scheduler", served[1], "--secret", ADMIN, "--frames", "2", "--every", "0.1")
     idle = re.compile(r"^w0 +0 +0 \.{10} 0% .* [\d.]+% serving$", re.MULTILINE)

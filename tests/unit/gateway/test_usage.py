@@ -300,5 +300,7 @@ def test_the_sums_equal_the_workers_accounts_exactly_and_survive_a_gateway(stack
     assert [row["user"] for row in rows] == ["ann", "bob", "carol"]
     assert {row["calls"] for row in rows} == {"4"}
     assert [row["user"] for row in page.get("/usage", authorization=f"Bearer {SECRET}").json] == ["ann", "bob", "carol"]
+    answer = page.get("/usage?since=yesterday", authorization=f"Bearer {SECRET}")
+    assert (answer.status, "got 'yesterday'" in answer.body.decode()) == (400, True)
     gateway.terminate()
     assert report_of(stack.gateway(**settings)) == report
