@@ -193,7 +193,7 @@ def test_a_line_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
         RequestFile(requests).check()
 
 
-def test_what_is_no_regular_file_is_refused_as_requests_and_as_answers(tmp_path: Path) -> None:
+def test_a_pipe_or_device_is_refused_as_requests_and_as_answers(tmp_path: Path) -> None:
     """A pipe cannot be read twice, and keeps no answers."""
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InvalidRequest, match="pipe: must be a regular file"):

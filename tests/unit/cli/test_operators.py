@@ -110,7 +110,7 @@ def test_usage_since_any_day_is_told(served: tuple[str, str, str], day: str) -> 
 
 
 @pytest.mark.parametrize("command", ["usage", "trace"])
-def test_what_no_call_can_carry_is_refused_by_its_option(command: str) -> None:
+def test_a_secret_and_an_address_that_no_call_can_carry_are_refused_by_name(command: str) -> None:
     arguments = [command, *(["id"] if command == "trace" else [])]
     done = called(*arguments, "--gateway", "127.0.0.1:1", "--secret", "a\nb")
     assert done.stderr == "fairlead: --secret: must be printable ASCII\n"
