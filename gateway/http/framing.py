@@ -18,9 +18,11 @@ from uvicorn.server import ServerState
 from fairlead.errors import FairleadError, InvalidRequest
 from gateway.http.asgi import Headers
 from gateway.http.dialect import refusal
-from gateway.http.errors import HeadTooLarge
+from gateway.http.errors import HeadTooLarge, MethodNotAllowed
 
 HTTP_1_0 = "1.0"
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"  # any number of them may stand before an answer (RFC 9110, 15.2)
+COMMENT = b":\n\n"  # of a stream of events
 
 
 def begin_of_head(status: int) -> bytes:
@@ -148,7 +150,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.url = b""  # of the request that is parsed
         self.head = 0  # bytes of a head that has not ended
         self.headers = []  # of the request that is parsed, as far as they have arrived
-        self._is_upgrade = False  # it asks for another protocol; CONNECT counts as none, and is refused
+        self._is_upgrade = False  # it asks for another protocol
 
     @abstractmethod
     def begin_request(self) -> None:
@@ -180,7 +182,9 @@ class BoundedProtocol(HttpToolsProtocol):
         Trailers are ignored: a proxy may have checked the headers alone.
         """
         self.head = 0
-        self._is_upgrade = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+        if self.parser.get_method() == b"CONNECT":  # what follows would be of another protocol
+            raise MethodNotAllowed(self.url.decode("latin-1"), METHODS, "CONNECT")
+        self._is_upgrade = self.parser.should_upgrade()
         if not self._is_upgrade:
             _check_head(self.url, self.parser.get_http_version(), self.headers)
             self.begin_request()
@@ -238,14 +242,23 @@ def _check_head(url: bytes, version: str, fields: Fields) -> None:
 def _check_size(size: int, fields: Sized) -> None:
     """Raise HeadTooLarge for more headers than MAX_FIELDS, or more bytes than MAX_HEAD."""
     if len(fields) > MAX_FIELDS:
-        raise HeadTooLarge(f"a request has at most {MAX_FIELDS} headers")
+        raise HeadTooLarge(f"a request has at most {MAX_FIELDS} headers, got {len(fields)}")
     if size > MAX_HEAD:
         raise HeadTooLarge(f"headers have at most {MAX_HEAD} bytes, got {size}")
 
 
 def complete_scope(scope: HTTPScope, method: bytes, url: bytes, version: str) -> None:
-    """Set what the request line says; raises HttpParserInvalidURLError and UnicodeDecodeError."""
-    parsed = httptools.parse_url(url)
+    """Set what the request line says; raises InvalidRequest and UnicodeDecodeError.
+
+    A target with a host counts in place of the header (RFC 9112, 3.2.2).
+    """
+    try:
+        parsed = httptools.parse_url(url)
+    except httptools.HttpParserInvalidURLError:
+        raise InvalidRequest(f"the target must be a path or a URL, got {url[:128].decode('latin-1')!r}") from None
+    if parsed.host is not None:
+        host = b"[%b]" % parsed.host if b":" in parsed.host else parsed.host
+        scope["headers"] = [*scope["headers"], (b"host", b"%b:%d" % (host, parsed.port) if parsed.port else host)]
     raw_path = parsed.path or b"/"
     scope["method"] = method.decode()
     scope["http_version"] = version

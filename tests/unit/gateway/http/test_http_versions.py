@@ -82,10 +82,36 @@ def test_a_body_in_pieces_with_extensions_and_trailers(http: HttpClient) -> None
 
 
 def test_connect_is_refused(http: HttpClient) -> None:
+    """Once, and the connection ends: what follows would be another protocol."""
     for upgrade in (b"", H2C):
-        with http.connect() as connection:
-            connection.sendall(b"CONNECT localhost:1 HTTP/1.1\r\nhost: localhost:1\r\n" + upgrade + b"\r\n")
-            assert answer(connection)[0].startswith(b"HTTP/1.1 4")
+        for target in (b"localhost:1", b"/"):
+            with http.connect() as connection:
+                connection.sendall(b"CONNECT %b HTTP/1.1\r\nhost: localhost:1\r\n%b\r\n" % (target, upgrade))
+                status, headers, body = answer(connection)
+                assert (status[:12], headers[b"allow"]) == (b"HTTP/1.1 405", b"GET, POST, DELETE")
+                assert b"got CONNECT" in body
+                assert connection.recv(1) == b""
+
+
+@pytest.mark.parametrize(
+    ("target", "status", "said"),
+    [
+        (b"http://localhost/health", 200, b"{}"),
+        (b"http://[::1]:80/health", 200, b"{}"),
+        (b"http://page.example/health", 403, b"'page.example' is no name"),
+        (b"http://localhost:99999/health", 400, b"got 'http://localhost:99999/health'"),
+        (b"http://[::1/health", 400, b"got 'http://[::1/health'"),
+    ],
+)
+def test_a_target_with_a_host_counts_in_place_of_the_header(
+    http: HttpClient, target: bytes, status: int, said: bytes
+) -> None:
+    """RFC 9112, 3.2.2."""
+    with http.connect() as connection:
+        connection.sendall(b"GET %b HTTP/1.1\r\nhost: localhost\r\n\r\n" % target)
+        line, _, body = answer(connection)
+    assert line.startswith(b"HTTP/1.1 %d" % status)
+    assert said in body
 
 
 @pytest.mark.parametrize("path", BODIES)
