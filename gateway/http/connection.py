@@ -17,6 +17,7 @@ from gateway.http.transport import GatheringTransport, ReaderLimit, address_of
 
 WRITING_SECONDS = 0.01
 MAX_PIPELINED = 64  # requests of a connection that wait for the one before them
+PROBE_SECONDS, LONGEST_PROBE_SECONDS = 0.05, 1.0  # between looks at a caller that sends no more
 REUSE_SECONDS = 1  # of an idle connection at a server that stops: a request may be on its way
 
 
@@ -24,6 +25,9 @@ class HttpConnection(BoundedProtocol):
     """Bounds how large the head of a request is and how long it may take; `table` bounds all connections together.
 
     Of a request that is refused before it has arrived the rest is thrown away as it comes.
+
+    A caller may send its end after its requests, and still gets the answers. One that is gone has sent the same: its
+    machine resets the connection at what is written then, and the next write meets that.
 
     A connection ends when its caller sends many requests at once, and when the caller reads nothing for
     `reader_seconds` of what waits to be sent. The last answer of a connection says that it is the last.
@@ -45,6 +49,7 @@ class HttpConnection(BoundedProtocol):
         self._limit: asyncio.TimerHandle  # of the time for a request to arrive; cancelled while none is awaited
         self._answering: HttpCycle | None = None  # `cycle` is the last request, which may wait for this one
         self._refusal: FairleadError | None = None  # the last answer; nothing more is read
+        self._probe: asyncio.TimerHandle | None = None  # of a caller that sends no more
         self._is_draining = False
         self._is_known = False
         self.address = ""  # by which connections are counted, once there is one
@@ -129,6 +134,7 @@ class HttpConnection(BoundedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self._limit.cancel()
+        self._stop_probing()
         self._reader_limit.stop()
         self._table.remove(self)
         self.lost.set_result(None)
@@ -150,6 +156,22 @@ class HttpConnection(BoundedProtocol):
         if self._is_answering and self.cycle.more_body and self.cycle.message_event.is_set():
             self.flow.pause_reading()
         self._note_held()
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """See asyncio.Protocol: whether the connection stays open, for whole requests alone.
+
+        It does not with TLS, which asyncio ends then, nor with HTTP/1.0, in which nothing stands before an answer.
+        """
+        assert isinstance(self.transport, GatheringTransport)
+        is_asked = self._is_answering and not self.cycle.more_body and not self.transport.is_closing()
+        if not is_asked or self.scheme == "https" or self.cycle.scope["http_version"] == HTTP_1_0:
+            self.transport.flush()
+            return False
+        self.transport.set_patience(self._reader_seconds)
+        self.drain()
+        self._stop_probing()
+        self._probe = self.loop.call_later(PROBE_SECONDS, self._probe_caller, PROBE_SECONDS)
+        return True
 
     def pause_writing(self) -> None:
         """See asyncio.Protocol."""
@@ -203,6 +225,16 @@ class HttpConnection(BoundedProtocol):
         """See uvicorn: the connection is idle."""
         super().timeout_keep_alive_handler()
         self._reader_limit.start()
+
+    def _probe_caller(self, seconds: float) -> None:
+        if self._answering is not None and self._is_answering:
+            self._answering.write_nothing()
+            seconds = min(2 * seconds, LONGEST_PROBE_SECONDS)
+            self._probe = self.loop.call_later(seconds, self._probe_caller, seconds)
+
+    def _stop_probing(self) -> None:
+        if self._probe is not None:
+            self._probe.cancel()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         assert isinstance(cycle, HttpCycle)

@@ -89,6 +89,13 @@ class HttpCycle(RequestResponseCycle):
         self.write_head(status, headers)
         self.write_body(body, has_more=False)
 
+    def write_nothing(self) -> None:
+        """Write what the caller passes over, before its answer or between the events of a stream."""
+        if not self.response_started:
+            self.transport.write(CONTINUE)
+        elif self.chunked_encoding:
+            self.transport.write(self.framed(COMMENT))
+
     def framed(self, data: bytes) -> bytes:
         """Return a part of an answer without a length as it is written to this caller; `data` is not empty."""
         return b"%x\r\n%b\r\n" % (len(data), data) if self.chunked_encoding else data
@@ -135,6 +142,7 @@ class HttpCycle(RequestResponseCycle):
 MAX_HEAD = 16 * 1024  # bytes: request line and headers, or trailers, or the head of a chunk
 MAX_FIELDS = 128  # headers: short ones take many times their bytes
 VERSIONS = (HTTP_1_0, "1.1")
+METHODS = ("GET", "POST", "DELETE")
 Fields = Sequence[tuple[bytes, bytes]]
 
 

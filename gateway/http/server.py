@@ -47,6 +47,10 @@ class BufferedConnection(asyncio.BufferedProtocol):
         """See asyncio.BaseProtocol."""
         self._connection.connection_lost(exc)
 
+    def eof_received(self) -> bool:
+        """See asyncio.BufferedProtocol."""
+        return self._connection.eof_received()
+
     def pause_writing(self) -> None:
         """See asyncio.BaseProtocol."""
         self._connection.pause_writing()

@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+import socket
 from typing import Any
 
 # A socket that is closed with unread input resets its connection, and what it sent last may be lost with it.
@@ -26,14 +27,14 @@ class GatheringTransport(asyncio.Transport):
     def write(self, data: Any) -> None:
         """See asyncio.WriteTransport. What is written after the end is dropped."""
         if not self._held:
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self.flush)
         self._held.append(data)
 
     def close(self) -> None:
         """See asyncio.BaseTransport: what was written before is still sent."""
         if self.is_closing():
             return
-        self._flush()
+        self.flush()
         self._has_ended = True
         if self._transport.can_write_eof():
             self._transport.write_eof()
@@ -55,10 +56,16 @@ class GatheringTransport(asyncio.Transport):
         """See asyncio.WriteTransport."""
         return sum(map(len, self._held)) + self._transport.get_write_buffer_size()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what was gathered."""
         held, self._held = self._held, []
         if held and not self.is_closing():
             self._transport.write(held[0] if len(held) == 1 else b"".join(held))
+
+    def set_patience(self, seconds: float) -> None:
+        """End the connection when the other machine has not acknowledged what was sent for so long."""
+        connection = self._transport.get_extra_info("socket")
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * seconds))
 
 
 class ReaderLimit:

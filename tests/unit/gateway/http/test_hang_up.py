@@ -1,5 +1,10 @@
 """Callers that go, and callers that stay and read nothing."""
 
+import socket
+import time
+
+import pytest
+
 from tests.services import Stack, eventually
 from tests.unit.gateway.http.conftest import serving
 from tests.unit.gateway.http.http_client import CHAT, HELLO, TEXT
@@ -21,6 +26,40 @@ def test_a_caller_that_hangs_up_cancels_its_calls(stack: Stack) -> None:
         assert several.recv(12) == b"HTTP/1.1 200"
     eventually(lambda: stack.requests() == 0, "its worker is free again")
     assert [line["outcome"] for line in gateway.logged("call ended")] == ["CANCELLED"] * 5
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_caller_that_sends_its_end_is_answered(stack: Stack, stream: bool) -> None:
+    """As scripts do with `nc -N`. Until its answer begins it is written what is no part of one."""
+    stack.worker("a", engine="fake:0.02")
+    _, http = serving(stack)
+    short = b"GET /version HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    with http.begin(CHAT, {**LONG, "max_tokens": 30, "stream": stream}) as connection:
+        connection.sendall(short)
+        connection.shutdown(socket.SHUT_WR)
+        received = connection.makefile("rb").read()
+    assert received.count(b"HTTP/1.1 200 OK\r\n") == 2
+    assert received.count(b"data: [DONE]") == stream
+    assert (b"HTTP/1.1 100 Continue\r\n\r\n" in received) == (not stream)
+    assert b"connection: close" in received.rpartition(b"HTTP/1.1 200")[2], "the last answer is the last"
+    with http.connect() as connection:
+        connection.sendall(short)
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.makefile("rb").read().startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_caller_that_is_gone_gives_up_its_place_in_the_queue(stack: Stack, stream: bool) -> None:
+    """Within a second: it has sent its end as one that waits would, and resets what is written to it."""
+    stack.worker("a", engine="fake:0.02", max_running=1)
+    gateway, http = serving(stack)
+    with http.begin(CHAT, LONG):
+        eventually(lambda: stack.requests() == 1, "the worker has no place left")
+        http.begin(CHAT, {**LONG, "stream": stream}).close()
+        began = time.monotonic()
+        eventually(lambda: gateway.logged("call ended"), "its call is over")
+        assert time.monotonic() - began < 3.0, "on a busy machine, too"
+    assert gateway.logged("call ended")[0]["outcome"] == "CANCELLED"
 
 
 def test_a_caller_that_reads_nothing_is_given_up(stack: Stack) -> None:
