@@ -77,7 +77,8 @@ class BrowserPolicy:
     def preflight(self, request: HttpRequest) -> Headers:
         """Return the headers that answer a browser's question before a request; raises PermissionDenied."""
         if not self.headers(request):
-            raise PermissionDenied("origin: http_hosts names the pages that may call from a browser")
+            page = request.headers.get("origin", "")[:128]
+            raise PermissionDenied(f"origin: http_hosts names the pages that may call from a browser, got {page!r}")
         asked = request.headers.get("access-control-request-headers", "")
         return [
             (b"access-control-allow-methods", b"GET, POST, DELETE"),

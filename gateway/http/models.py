@@ -1,14 +1,14 @@
 """GET /v1/models and /v1/models/{id}, as OpenAI's API has them and as Anthropic's."""
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from fairlead.errors import Unavailable
-from gateway.upstream.members import Members, UnknownModel
+from gateway.upstream.members import Members
 
 
 class Models:
@@ -20,19 +20,14 @@ class Models:
 
     def all(self) -> bytes:
         """Return the list as JSON; raises Unavailable while nothing is served, which an empty list would hide."""
-        names = [*self._names()]
+        names = [*self._members.pools()]
+        if not names:
+            raise Unavailable("no worker is attached yet")
         return msgspec.json.encode({**self._page(names), "data": [self._model(name) for name in names]})
 
     def one(self, name: str) -> bytes:
         """Return one model as JSON; raises UnknownModel, and Unavailable while nothing is served."""
-        if name not in self._names():
-            raise UnknownModel(f"unknown model {name[:128]!r}", "model")
         return msgspec.json.encode(self._model(name))
-
-    def _names(self) -> Collection[str]:
-        if not self._members.pools():
-            raise Unavailable("no worker is attached yet")
-        return self._members.pools()
 
     def _page(self, names: Sequence[str]) -> dict[str, Any]:
         return {"object": "list"}

@@ -87,6 +87,7 @@ def test_another_page_is_refused(http: HttpClient, headers: dict[str, str]) -> N
     assert "access-control-allow-origin" not in answer.headers
     preflight = http.request("OPTIONS", CHAT, b"", {**PREFLIGHT, **headers})
     assert preflight.status == 403
+    assert f"got '{headers.get('origin', '')}'" in preflight.error["message"]
     assert "access-control-allow-origin" not in preflight.headers
 
 

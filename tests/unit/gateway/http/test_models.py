@@ -20,6 +20,7 @@ def test_an_unknown_model(http: HttpClient) -> None:
     answer = http.get("/v1/models/none/such")
     assert answer.status == 404
     assert answer.error["code"] == "model_not_found"
+    assert answer.error["message"] == "model: unknown model 'none/such'; models served: tiny"
 
 
 def test_head_is_get_without_a_body(http: HttpClient) -> None:
