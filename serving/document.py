@@ -42,6 +42,8 @@ class ConfigEntry:
             raise self.complaint(f"expected a mapping, got {self._shown()}")
         values: dict[str, ConfigEntry] = {}
         for key_node, node in self._node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise self.complaint(f"expected a text as a key, got {ConfigEntry(key_node, self._file, '')._shown()}")
             key = str(key_node.value)
             entry = ConfigEntry(node, self._file, f"{self._path}.{key}" if self._path else key)
             if key in values:

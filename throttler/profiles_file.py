@@ -55,7 +55,7 @@ def parse(text: str, file: str, defaults: RateLimits) -> Profiles:
     zone = _zone(top["time_zone"]) if "time_zone" in top else UTC
     limits = _limits(top["limits"], defaults, zone) if "limits" in top else defaults
     apps = {name: _app(entry, limits, zone) for name, entry in _by_name(top, "apps").items()}
-    tenants = {name: _budgets(entry.named(), zone, "tenant_") for name, entry in _by_name(top, "tenants").items()}
+    tenants = {name: _tenant(name, entry, zone) for name, entry in _by_name(top, "tenants").items()}
     prices = {name: _price(entry) for name, entry in _named(top, "prices").items()}
     reference = top["reference_tokens"].positive() if "reference_tokens" in top else Profiles().reference_tokens
     profiles = Profiles(
@@ -91,6 +91,12 @@ def _by_name(top: dict[str, ConfigEntry], key: str) -> dict[str, ConfigEntry]:
             raise entry.complaint("given twice")
         found[name] = entry
     return found
+
+
+def _tenant(name: str, entry: ConfigEntry, zone: tzinfo) -> tuple[Budget, ...]:
+    if "/" in name:  # no tenant has such a name, and the budgets would have no effect
+        raise entry.complaint(f"expected a name without '/', got {name!r}")
+    return _budgets(entry.named(), zone, "tenant_")
 
 
 def _limits(entry: ConfigEntry, defaults: RateLimits, zone: tzinfo) -> RateLimits:

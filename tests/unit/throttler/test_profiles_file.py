@@ -99,6 +99,8 @@ def test_an_empty_mapping_says_nothing_new() -> None:
         ("apps:\n  a:\n    max_calls: yes", "p.yaml:3: apps.a.max_calls: expected a whole number > 0, got True"),
         ("apps:\n  a:\n    public_system: true", "p.yaml:3: apps.a.public_system: expected a text, got True"),
         ("apps:\n  a: 3", "p.yaml:2: apps.a: expected a mapping, got 3"),
+        ("tenants:\n  a/b: {tokens_per_day: 5}", "p.yaml:2: tenants.a/b: expected a name without '/', got 'a/b'"),
+        ("apps:\n  ? [a]\n  : {}", "p.yaml:2: apps: expected a text as a key, got a list"),
         ("apps:\n  a: {}\n  a: {}", "p.yaml:3: apps.a: given twice"),
         ("apps:\n  Zoe\u0308: {}\n  'Zo\u00eb ': {}", "p.yaml:3: apps.Zo\u00eb : given twice"),
         ('apps:\n  "a\\u200b": {}', "p.yaml:2: apps.a\u200b: must hold printable"),
