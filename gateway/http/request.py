@@ -8,7 +8,7 @@ from gateway.http.asgi import Event, Headers, Receive, Scope, Send
 from gateway.http.connection import HttpConnection
 from gateway.http.dialect import dialect_of
 from gateway.http.errors import BodyTooLarge, error_headers, forget_frames
-from gateway.tenants import Credentials
+from gateway.tenants import USER, Credentials
 from serving.rpc.channel import MAX_REQUEST_BYTES
 from serving.rpc.message_body_limiter import MessageBodyLimiter
 
@@ -31,6 +31,8 @@ class HttpRequest:
         self.send = send
         self.connection: HttpConnection = scope["state"]["connection"]
         self.credentials = _credentials(self.headers)
+        if self.credentials.user:  # it counts, and no field of the body
+            self.dialect = self.dialect.renamed({f"metadata.{USER}": USER})
         # The name of those who take turns together: the holders of a key, or without one an address.
         self.payer = self.credentials.authorization or self.connection.address
         self._receive = receive
@@ -100,7 +102,7 @@ def _credentials(headers: Mapping[str, str]) -> Credentials:
     key = headers.get("x-api-key")
     return Credentials(
         authorization=headers.get("authorization") or (f"Bearer {key}" if key else ""),
-        user=headers.get("x-fairlead-user", ""),
+        user=headers.get(USER, ""),
         traceparent=headers.get("traceparent", ""),
         request_id=headers.get("x-request-id", ""),
     )

@@ -15,6 +15,13 @@ ITEMS = [*HELLO, {"type": "function_call", "call_id": "c", "name": LONGER, "argu
 SEARCH = {"type": "web_search"}
 
 
+@pytest.mark.parametrize("path", [CHAT, RESPONSES, MESSAGES, "/tokenize"])
+def test_an_error_of_the_header_that_names_the_user_names_the_header(http: HttpClient, path: str) -> None:
+    answer = http.post(path, {}, x_fairlead_user="x" * 129)
+    assert answer.status == 400
+    assert answer.json["error"]["message"] == "x-fairlead-user: must be at most 128 characters, got 129"
+
+
 @pytest.mark.parametrize(
     ("path", "fields", "parameter"),
     [
