@@ -94,6 +94,18 @@ class MemoryParts:
         below = path[1:]
         return bool(below) and self._members(party).must_yield(below, self._part(party, memory), now)
 
+    def is_within(self, path: Path, tokens: int, memory: int, now: float) -> bool:
+        """Return whether each party on the path would hold at most its part with `tokens` more."""
+        self._forget(now)
+        name, weight = path[0]
+        party = self._parties.get(name)
+        held, weights = (party.held, self._weight) if party else (0, self._weight + weight)
+        if (held + tokens) * weights > memory * weight:
+            return False
+        if party is None or not (below := path[1:]):
+            return True
+        return self._members(party).is_within(below, tokens, memory * weight // weights, now)
+
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when sums or waiting parties are impossible."""
         assert self._weight == sum(party.weight for party in self._parties.values()), f"{self._weight}"

@@ -13,8 +13,9 @@ new interaction is admitted while the claims fit; calls of an interaction that w
   tenant waits below its part for LONGEST_WAIT at most, even where the claims of others never end.
 - Gateways tell each other their claims, an interaction counting once, and between two exchanges each admits one new
   interaction, or its part of the free memory: beyond the limit go one footprint per other gateway at most.
-- The claims are limited from the first overload on, to ROOM of the memory. As long as the pool is not overloaded the
-  limit grows: where computing contexts again is cheap, their memory need not hold back anybody.
+- The claims are limited from the first overload on, to ROOM of the memory; beyond, up to all of it, enter those that
+  stay within their parts of PARTS of it, whatever others have borrowed. As long as the pool is not overloaded the
+  limits grow: where computing contexts again is cheap, their memory need not hold back anybody.
 """
 
 import math
@@ -32,7 +33,8 @@ from throttler.core.habits import PAUSES, AppHabits, Habits
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.memory_parts import MICRO, MemoryParts, Path
 
-ROOM = 0.8  # of the memory: the rest is for calls without an interaction, and for unequal workers
+ROOM = 0.65  # of the memory: for whoever comes
+PARTS = 0.9  # of the memory: divided; the rest is for calls without an interaction, and for unequal workers
 GROWTH_SECONDS = 1800.0  # without overload after which the limit has grown by the factor e
 RETRY_SECONDS = 5.0  # after which a refused client asks again, unless memory is likely to be free earlier
 SOONEST_RETRY = 1.0
@@ -56,7 +58,8 @@ class PoolMemory(NamedTuple):
 
 
 class MemoryRefusal(NamedTuple):
-    """Why a new interaction is not admitted, for `retry_after` seconds; `limit` is that of all claims, in tokens."""
+    """Why a new interaction is not admitted, for `retry_after` seconds; all claims have at most `limit` tokens with
+    it."""
 
     reason: str
     retry_after: float
@@ -124,7 +127,7 @@ class WorkingSets:
         self._pausing = {pause: _Pauses() for pause in PAUSES}
         self._growth = 1.0
         self._looked_at: float | None = None  # time of the latest look at the overload, from the first overload on
-        self._latest_limit: int | None = None
+        self._latest_memory: int | None = None
         self._gateways = gateways
         self._new_tokens = 0  # claims of interactions that were admitted since other gateways were told
         self._waiting: dict[str, tuple[int, float]] = {}  # clients that wait here -> their weight, and until when
@@ -135,25 +138,29 @@ class WorkingSets:
         self, key: InteractionKey, share: float, prompt_tokens: int, pool: PoolMemory, now: float
     ) -> MemoryRefusal | None:
         """Return why a new interaction is not admitted now, with which its client counts as waiting; None: it is."""
-        limit = self._latest_limit = self._limit(pool, now)
-        if limit is None or key in self._claims:
+        memory = self._latest_memory = self._memory(pool, now)
+        if memory is None or key in self._claims:
             return None
+        divided = int(PARTS * memory)
         for pause in PAUSES:
             self._rest(pause, now)
         habits, path = self._habits.of(tenant_of(key.client), key.app), _path(key, share)
         tokens = max(prompt_tokens - habits.common_tokens, habits.mean_footprint)
         held = self.parts.held
+        limit = memory if self.parts.is_within(path, tokens, divided, now) else int(ROOM * memory)
         part = (limit - held + self._new_tokens) // self._gateways - self._new_tokens
         fits = not held or (held + tokens <= limit and (tokens <= part or not self._new_tokens))
-        if fits and not self.parts.must_yield(path, limit, now):
+        if fits and not self.parts.must_yield(path, divided, now):
             return None
         longest = LONGEST_WAIT - self.parts.waited(path[0][0], now)
         if longest <= 0:
             return None
-        self.parts.wait(path, limit, now, now + PATIENCE)
+        self.parts.wait(path, divided, now, now + PATIENCE)
         self._waiting.pop(key.client, None)
         self._waiting[key.client] = path[0][1], now + PATIENCE
-        used = f"{held:,} of {limit:,} tokens of the pool's memory are held by interactions in progress"
+        used = f"{held:,} of {memory:,} tokens of the pool's memory are held by interactions in progress"
+        if limit < memory:
+            used += f", and beyond {limit:,} enter only those that stay within their parts"
         if fits:
             reason = f"others below their parts of it wait: {used}"
             return MemoryRefusal(reason, min(RETRY_SECONDS, max(SOONEST_RETRY, longest)), limit)
@@ -261,9 +268,9 @@ class WorkingSets:
         for path in before:
             if path not in self._remote_waiting and path[-1][0] not in self._waiting:
                 self.parts.got(path)
-        if self._latest_limit is not None:
+        if self._latest_memory is not None:
             for path in self._remote_waiting:
-                self.parts.wait(path, self._latest_limit, now, now + PATIENCE)
+                self.parts.wait(path, int(PARTS * self._latest_memory), now, now + PATIENCE)
 
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when claims and sums contradict each other."""
@@ -280,8 +287,8 @@ class WorkingSets:
             assert claim.in_flight or claim.rests or claim in held, f"{claim.key}: would hold memory for ever"
             assert not (claim.in_flight and claim.rests), f"{claim.key}: rests with {claim.in_flight} in flight"
 
-    def _limit(self, pool: PoolMemory, now: float) -> int | None:
-        """Return how many tokens claims may have together, or None without a limit."""
+    def _memory(self, pool: PoolMemory, now: float) -> int | None:
+        """Return to how many tokens of memory claims are limited, or None without a limit."""
         if pool.overloaded:
             self._growth = 1.0
         elif self._looked_at is not None:
@@ -290,7 +297,7 @@ class WorkingSets:
             self._looked_at = now
         if not pool.tokens or self._looked_at is None:
             return None
-        return int(ROOM * self._growth * pool.tokens)
+        return int(self._growth * pool.tokens)
 
     def _rest(self, pause: float, now: float) -> None:
         """Let the claims rest whose interactions have paused for `pause` seconds, if that is longer than usual."""

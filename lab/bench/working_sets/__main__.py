@@ -5,7 +5,8 @@
 TRACES is a folder with the published traces and the rates of ServeGen. A load of 1 starts as many interactions per hour
 as the pool finishes at most, under the best throttle. Each row is the mean of runs with seeds 1 to --seeds, whose first
 quarter does not count. `oit, calls` is OIT whose gateways do not know the memory of the pool. With --isolated the pool
-has as many tenants as workers, and the interactions of each tenant also run alone on one worker.
+has as many tenants as workers, and the interactions of each tenant also run alone on one worker. --memory multiplies
+the workers' KV caches: with enough of it, a row says what no admission can exceed.
 """
 
 import argparse
@@ -168,8 +169,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2400.0)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--isolated", action="store_true")
+    parser.add_argument("--memory", type=int, default=1)
     args = parser.parse_args()
-    cell = CELLS[args.cell]
+    cell = replace(CELLS[args.cell], kv_tokens=CELLS[args.cell].kv_tokens * args.memory)
     taken = sessions(args.traces / cell.file, cell.longest)
     weights = tenant_weights(args.traces / RATES, TENANTS)
     print(f"{args.cell}: {len(taken)} interactions; {args.workers} workers; commit {commit()}\n")

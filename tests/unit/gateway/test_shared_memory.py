@@ -73,7 +73,7 @@ async def test_gateways_admit_no_more_interactions_than_fit_into_the_memory_of_t
             await refused.read()
         error = from_call(caught.value)
         assert isinstance(error, ThrottledMemory), error
-        assert "6,500 of 6,553 tokens" in error.message
+        assert "6,500 of 8,192 tokens" in error.message
         assert 0 < error.retry_after <= 5
     assert not any(call.done() for call in admitted)
     for call in (*admitted, *fillers):

@@ -31,6 +31,7 @@ from throttler.core.working_sets import (
     GROWTH_SECONDS,
     LEARNED,
     LONGEST_WAIT,
+    PARTS,
     PATIENCE,
     RETRY_SECONDS,
     ROOM,
@@ -75,30 +76,32 @@ class Naive:
         return sum(claim.tokens for claim in self.claims.values() if claim.counts(now))
 
     def refuses(self, key: InteractionKey, tokens: int, pool: PoolMemory, now: float) -> bool:
-        limit = self.limit(pool, now)
-        if limit is None or key in self.claims:
+        memory = self.memory(pool, now)
+        if memory is None or key in self.claims:
             return False
         tenant = tenant_of(key.client)
         tokens = max(tokens - self.common(tenant), self.mean(tenant))
+        divided = int(PARTS * memory)
+        limit = memory if self.is_within(key, tokens, divided, now) else int(ROOM * memory)
         fits = not self.held(now) or self.held(now) + tokens <= limit
-        if fits and not self.must_yield(key, limit, now):
+        if fits and not self.must_yield(key, divided, now):
             return False
         self.holdings(now)
         if now - self.since.get((tenant,), now) >= LONGEST_WAIT:
             return False
-        self.wait(key, limit, now)
+        self.wait(key, divided, now)
         for path in self.waiting:
             self.since.setdefault(path, now)
         return True
 
-    def limit(self, pool: PoolMemory, now: float) -> int | None:
+    def memory(self, pool: PoolMemory, now: float) -> int | None:
         if pool.overloaded:
             self.growth, self.looked_at = 1.0, now
         elif self.looked_at is None:
             return None
         else:
             self.growth, self.looked_at = self.growth * (1 + (now - self.looked_at) / GROWTH_SECONDS), now
-        return int(ROOM * self.growth * pool.tokens)
+        return int(self.growth * pool.tokens)
 
     def admitted(self, key: InteractionKey, prompt: int, now: float) -> None:
         tenant = tenant_of(key.client)
@@ -179,6 +182,15 @@ class Naive:
     def user_is_below(self, held: dict[str, dict[str, int]], tenant: str, user: str, memory: int) -> bool:
         part = int(memory * SHARES[tenant] // sum(map(SHARES.__getitem__, held)))
         return held[tenant][user] * len(held[tenant]) < part
+
+    def is_within(self, key: InteractionKey, tokens: int, memory: int, now: float) -> bool:
+        held, tenant = self.holdings(now), tenant_of(key.client)
+        users = held.setdefault(tenant, {})
+        users.setdefault(key.client, 0)
+        weights = sum(map(SHARES.__getitem__, held))
+        if (sum(users.values()) + tokens) * weights > memory * SHARES[tenant]:
+            return False
+        return (users[key.client] + tokens) * len(users) <= int(memory * SHARES[tenant] // weights)
 
     def must_yield(self, key: InteractionKey, memory: int, now: float) -> bool:
         held, tenant = self.holdings(now), tenant_of(key.client)
@@ -287,8 +299,8 @@ def full() -> Pool:
     """Four interactions of one tenant that leave no room for a fifth."""
     pool = Pool()
     for name in "1234":
-        assert pool.starts("big", name, 200)
-    assert not pool.starts("big", "5", 200)
+        assert pool.starts("big", name, 225)
+    assert not pool.starts("big", "5", 20)
     return pool
 
 
@@ -318,7 +330,7 @@ def test_interactions_rest_sooner_where_pauses_after_first_calls_are_short() -> 
         pool.turn("big", name, 10)
         pool.sets.closed(InteractionKey("big", "app", name))
     for name in "1234":
-        assert pool.starts("big", name, 200)
+        assert pool.starts("big", name, 225)
     pool.now += min(PAUSES) - 1
     assert not pool.admits("quiet", 200)
     pool.now += 1
@@ -334,8 +346,8 @@ def test_a_refusal_tells_what_does_not_fit_and_when_it_may() -> None:
         return found
 
     first = refusal(210)
-    assert (first.retry_after, first.limit) == (RETRY_SECONDS, 800)
-    assert "a new interaction of 210 tokens does not fit: 800 of 800 tokens" in first.reason
+    assert (first.retry_after, first.limit) == (RETRY_SECONDS, 1000)
+    assert "a new interaction of 210 tokens does not fit: 900 of 1,000 tokens" in first.reason
     pool.now = 10.0
     pool.turn("big", "1", 200)
     pool.now = PRIOR_PAUSE - 2
@@ -345,12 +357,12 @@ def test_a_refusal_tells_what_does_not_fit_and_when_it_may() -> None:
     assert refusal(210).retry_after == SOONEST_RETRY
     pool.sets.admitted(InteractionKey("big", "app", "2"), 1.0, 100, pool.now)
     pool.sets.admitted(InteractionKey("big", "app", "3"), 1.0, 100, pool.now)
-    assert refusal(310).retry_after == RETRY_SECONDS, "who has a call in flight does not rest"
+    assert refusal(440).retry_after == RETRY_SECONDS, "who has a call in flight does not rest"
 
 
 def test_who_has_waited_for_long_is_told_to_come_when_it_is_admitted() -> None:
     pool, key = Pool(), InteractionKey("quiet", "app", "new")
-    pool.sets.admitted(InteractionKey("big", "app", "1"), 1.0, 800, pool.now)
+    pool.sets.admitted(InteractionKey("big", "app", "1"), 1.0, 900, pool.now)
     while (refusal := pool.sets.refusal(key, 1.0, 200, POOL, pool.now)) is not None:
         pool.now += refusal.retry_after
     assert pool.now == LONGEST_WAIT
@@ -359,10 +371,11 @@ def test_who_has_waited_for_long_is_told_to_come_when_it_is_admitted() -> None:
 def test_who_gives_way_to_others_is_told_so() -> None:
     pool = full()
     assert not pool.admits("quiet", 200)
-    pool.sets.closed(InteractionKey("big", "app", "1"))
-    refusal = pool.sets.refusal(InteractionKey("big", "app", "new"), 1.0, 200, POOL, pool.now)
+    for name in "12":
+        pool.sets.closed(InteractionKey("big", "app", name))
+    refusal = pool.sets.refusal(InteractionKey("big", "other", "new"), 1.0, 100, POOL, pool.now)
     assert refusal is not None
-    assert refusal.reason.startswith("others below their parts of it wait: 600 of 800 tokens")
+    assert refusal.reason.startswith("others below their parts of it wait: 450 of 1,000 tokens")
 
 
 def test_free_memory_goes_to_who_waits_below_his_part() -> None:
@@ -372,6 +385,7 @@ def test_free_memory_goes_to_who_waits_below_his_part() -> None:
         pool.sets.closed(InteractionKey("big", "app", name))
     assert not pool.admits("big", 200), "the quiet one waits"
     assert pool.starts("quiet", "a", 100)
+    pool.sets.closed(InteractionKey("big", "app", "3"))
     assert pool.admits("big", 200), "nobody waits any more"
 
 
@@ -427,7 +441,7 @@ def test_nobody_waits_for_ever_and_who_was_admitted_always_passes(
             tenant, name, _ = live.popleft()
             pool.sets.closed(InteractionKey(tenant, "app", name))
         if second % RETRY_SECONDS == 0 and pool.starts("quiet", "large", tokens):
-            assert second >= LONGEST_WAIT or pool.sets.parts.held <= ROOM * 1000
+            assert second >= LONGEST_WAIT or pool.sets.parts.held <= 1000
             return
         assert second < LONGEST_WAIT, "it still waits"
 
@@ -456,12 +470,30 @@ def test_a_user_still_waits_when_another_one_of_its_tenant_that_held_nothing_is_
     pool = Pool()
     assert pool.starts("big", "1", 400)
     assert pool.starts("t/waits", "1", 200)
-    assert not pool.starts("t/waits", "2", 250)
+    assert not pool.starts("t/waits", "2", 420)
     pool.sets.closed(InteractionKey("t/waits", "app", "1"))
-    assert pool.starts("t/comes", "1", 400)
+    assert pool.starts("t/comes", "1", 250)
     pool.sets.closed(InteractionKey("big", "app", "1"))
+    pool.turn("t/comes", "1", 450)
     assert not pool.admits("t/comes", 200), "half of its tenant's part is the other one's"
     assert pool.admits("t/waits", 200)
+
+
+def test_who_stays_within_his_part_enters_whatever_others_have_borrowed() -> None:
+    pool = Pool()
+    for name in "12":
+        assert pool.starts("big", name, 300)
+    assert not pool.starts("big", "3", 310), "of what is divided it has a part: all"
+    assert pool.starts("other", "1", 100)
+    assert not pool.starts("big", "3", 50), "it has more than its part, and the room for whoever comes is full"
+    refusal = pool.sets.refusal(InteractionKey("big", "app", "3"), 1.0, 300, POOL, pool.now)
+    assert refusal is not None
+    assert refusal.reason.endswith(
+        "700 of 1,000 tokens of the pool's memory are held by interactions in progress, "
+        "and beyond 650 enter only those that stay within their parts"
+    )
+    assert pool.starts("quiet", "1", 290), "within a third of 900"
+    assert not pool.starts("quiet", "2", 20), "of all memory nothing is left"
 
 
 def test_twenty_users_of_a_tenant_have_its_part_together() -> None:
@@ -532,7 +564,7 @@ def test_calls_of_admitted_interactions_always_pass() -> None:
                 one.ended(decision, None, now, Context(400 + turn * 20, 0))
             else:
                 assert isinstance(decision, Rejected)
-                assert (decision.outcome, decision.limit) == (Outcome.THROTTLED_MEMORY, 800)
+                assert (decision.outcome, decision.limit) == (Outcome.THROTTLED_MEMORY, 650)
                 assert decision.retry_after > 0
         one.check_invariants()
     assert isinstance(one.decide(call("t", "c"), now + PRIOR_PAUSE + 1), Permit), "the others have gone idle"
