@@ -82,7 +82,7 @@ class UsageSource(Protocol):
 
 
 class UsageLedger:
-    """The sums; raises sqlite3.Error if the file `path` is no database. An empty path means memory."""
+    """The sums; raises sqlite3.Error if the file `path` is no such database. An empty path means memory."""
 
     def __init__(self, path: str) -> None:
         self._new: dict[UsageKey, UsageSums] = {}
@@ -99,6 +99,7 @@ class UsageLedger:
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = NORMAL")
         self._database.executescript(SCHEMA)
+        self._database.execute(f"SELECT {', '.join(UsageRow._fields)} FROM usage LIMIT 0")  # of another program
         with self._database:
             self._database.execute(
                 "INSERT INTO ledger SELECT ? WHERE NOT EXISTS (SELECT * FROM ledger)", (secrets.token_hex(8),)

@@ -28,6 +28,7 @@ class FileLedger:
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = NORMAL")
         self._database.execute(SCHEMA)
+        self._database.execute("SELECT account, process, entry FROM budget LIMIT 0")  # of another program
 
     async def ask(self, requests: Sequence[BudgetRequest]) -> Sequence[BudgetReply]:
         return await self._carry_out(lambda: [self._ask(request) for request in requests]) if requests else []

@@ -69,6 +69,14 @@ def sums(calls: int) -> UsageSums:
     return UsageSums(calls, 2 * calls, 0, 3 * calls, 4 * calls, 5 * calls, 6 * calls, 1.0)
 
 
+@pytest.mark.parametrize("table", ["ledger", "usage"])
+def test_a_ledger_that_is_another_programs_database_is_refused(table: str, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "other") as other:
+        other.execute(f"CREATE TABLE {table} (something TEXT)")
+    with pytest.raises(sqlite3.Error, match="no such column"):
+        UsageLedger(str(tmp_path / "other"))
+
+
 async def test_usage_that_cannot_be_written_is_kept_and_tried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

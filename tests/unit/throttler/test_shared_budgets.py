@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import os
 import random
+import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -302,6 +303,13 @@ async def test_an_interaction_that_has_ended_leaves_its_name_a_whole_budget() ->
             permit = await only.throttler.decide(Arrival(ANN, "journey", prompt_tokens=90, last=True))
             assert isinstance(permit, Permit)
             only.throttler.ended(permit)
+
+
+def test_a_ledger_that_is_another_programs_database_is_refused(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "other") as other:
+        other.execute("CREATE TABLE budget (something TEXT)")
+    with pytest.raises(sqlite3.Error, match="no such column"):
+        FileLedger(tmp_path / "other")
 
 
 async def test_a_full_disk_is_a_ledger_out_of_reach_until_there_is_room(tmp_path: Path) -> None:
