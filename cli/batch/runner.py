@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import math
 import threading
 import time
 from collections.abc import Iterable
@@ -172,11 +173,12 @@ def _reason(error: Exception) -> str:
 
 
 def _retry_after(answer: HttpAnswer, default: float) -> float:
-    with contextlib.suppress(ValueError):
-        if milliseconds := float(answer.headers.get("retry-after-ms", 0)):
-            return milliseconds / 1000
-        if seconds := float(answer.headers.get("retry-after", 0)):
-            return seconds
+    """Return the seconds that a header names, or `default`: proxies send dates, too, and what is no time."""
+    for name, of_second in (("retry-after-ms", 1000), ("retry-after", 1)):
+        with contextlib.suppress(ValueError):
+            seconds = float(answer.headers.get(name, 0)) / of_second
+            if 0 < seconds < math.inf:
+                return seconds
     return default
 
 

@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 from cli.batch import runner
 from cli.batch.answer_file import AnswerFile
 from cli.batch.concurrency import LEAST, MOST, Concurrency
-from cli.batch.http_post import HttpAnswer
-from cli.batch.request_file import BatchRequest, RequestFile
+from cli.batch.request_file import RequestFile
 from cli.stack import Stack
 from fairlead.errors import InvalidRequest
 from tests.services import eventually
@@ -365,26 +364,6 @@ def test_https_to_a_port_without_tls_ends_the_run(url: str, tmp_path: Path) -> N
     )
     assert done.returncode == 1
     assert "fairlead: --url: https to 127.0.0.1:" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("status", "headers", "body", "reason"),
-    [
-        (401, {}, {"error": {"message": "unknown API key", "code": "invalid_api_key"}}, "unknown API key"),
-        (403, {}, {"error": {"message": "app: not yours", "code": "permission_denied"}}, "app: not yours"),
-        (404, {}, {"error": {"message": "no such path", "code": "unknown_endpoint"}}, "no such path"),
-        (404, {}, "<html>", "<html>"),
-        (308, {"location": "https://elsewhere"}, "", "https://elsewhere"),
-        (200, {}, "<html>", "<html>"),
-    ],
-)
-def test_an_answer_that_all_requests_would_get_ends_the_run_and_is_no_answer(
-    status: int, headers: dict[str, str], body: object, reason: str
-) -> None:
-    """A wrong key or address would fill the file of answers with errors, and none of them would be asked for again."""
-    content = body if isinstance(body, str) else json.dumps(body)
-    with pytest.raises(InvalidRequest, match=f"--url or --api-key: .* status {status}: {reason}"):
-        runner._line(BatchRequest("a", "/v1/completions", {}), HttpAnswer(status, headers, content.encode()))
 
 
 def test_answers_of_another_batch_do_not_count_as_done(url: str, tmp_path: Path) -> None:
