@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli.report import Chart, Report
+from serving.spreadsheet import inert
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +33,7 @@ def can_draw() -> bool:
 
 
 def _plain(value: object) -> object:
-    return round(value, 4) if isinstance(value, float) else value
+    return round(value, 4) if isinstance(value, float) else inert(value)
 
 
 def _draw(path: Path, charts: Sequence[Chart], most: int, title: str) -> None:

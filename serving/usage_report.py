@@ -13,6 +13,7 @@ from datetime import date
 from typing import NamedTuple
 
 from fairlead.errors import InvalidRequest
+from serving.spreadsheet import inert
 
 KEYS = ("day", "tenant", "user", "app", "model")
 SUMS = ("calls", "prompt_tokens", "cached_tokens", "output_tokens", "micro_cost", "nano_money", "waited_us")
@@ -89,5 +90,5 @@ def as_csv(report: Sequence[Mapping[str, Cell]], by: Sequence[str] = KEYS) -> st
     text = io.StringIO()
     writer = csv.DictWriter(text, [*by, *COLUMNS])
     writer.writeheader()
-    writer.writerows(report)
+    writer.writerows({name: inert(value) for name, value in row.items()} for row in report)
     return text.getvalue()

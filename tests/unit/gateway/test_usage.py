@@ -53,6 +53,16 @@ def test_every_report_has_the_sums_of_all_rows(rows: list[UsageRow], by: list[st
         assert 0 <= float(each["idle_share"]) <= 1
 
 
+NAMED = ("=1+1", "+1", "-1", "@SUM(1)", "\uff1d1", "'=1", 'a",b', "a'b")
+
+
+def test_names_in_csv_are_no_formulas_and_stay_different() -> None:
+    rows = [UsageRow("2026-11-01", name, "", "a", "m", 1, 0, 0, 0, 1, 0, 0, 1.0) for name in NAMED]
+    read = [row["tenant"] for row in csv.DictReader(io.StringIO(as_csv(usage_report(rows, ["tenant"]), ["tenant"])))]
+    assert not any(name.startswith(("=", "+", "-", "@", "\uff1d")) for name in read)
+    assert sorted(name.removeprefix("'") for name in read) == sorted(NAMED)
+
+
 def test_shares_are_of_a_day_and_idle_shares_of_what_is_fair() -> None:
     def row(day: str, tenant: str, cost: int, weight: float) -> UsageRow:
         return UsageRow(day, tenant, "", "a", "m", 1, 0, 0, 0, cost, 0, 0, weight)
