@@ -13,7 +13,7 @@ from fairlead.v1 import common_pb2, inference_pb2
 from gateway.call import Call, Receive, service_tier
 from gateway.core.call_commands import Accepted, Finished, Message
 from gateway.core.call_events import OutputChunk
-from gateway.tenants import AUTHORIZATION, USER, Credentials
+from gateway.tenants import AUTHORIZATION, USER, Credentials, ambiguous
 
 TRACEPARENT = "traceparent"
 
@@ -52,12 +52,14 @@ class GrpcCaller:
 
 def shown(metadata: Iterable[tuple[str, str | bytes]]) -> Credentials:
     """Return the credentials in a call's metadata; binary metadata is ignored."""
-    values = {key: value for key, value in metadata if isinstance(value, str)}
+    texts = [(key, value) for key, value in metadata if isinstance(value, str)]
+    values = dict(texts)
     return Credentials(
         authorization=values.get(AUTHORIZATION, ""),
         user=values.get(USER, ""),
         traceparent=values.get(TRACEPARENT, ""),
         request_id=values.get(REQUEST_ID_METADATA, ""),
+        ambiguous=ambiguous(texts),
     )
 
 

@@ -10,7 +10,7 @@ Without a file every caller is the tenant `default`, which may name users.
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -25,6 +25,7 @@ from throttler.core.profiles import DEFAULT_APP
 from throttler.core.throttle import Caller
 
 AUTHORIZATION = "authorization"
+API_KEY = "x-api-key"
 USER = "x-fairlead-user"
 MAX_USERS = 1000  # per key, unless it says otherwise
 KEY_NAME = 12  # hex digits of a key's hash that name it
@@ -39,6 +40,16 @@ class Credentials:
     user: str = ""  # the user for whom the call is made
     traceparent: str = ""  # the caller's span (W3C Trace Context)
     request_id: str = ""  # the caller's id of the call
+    ambiguous: str = ""  # the header of these that came with two values: a proxy may have checked the other one
+
+
+def ambiguous(fields: Iterable[tuple[str, str]]) -> str:
+    """Return the first of `fields` that says who calls and has two values; empty if none has."""
+    values: dict[str, str] = {}
+    for name, value in fields:
+        if name in (AUTHORIZATION, API_KEY, USER) and values.setdefault(name, value) != value:
+            return name
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +188,8 @@ class Tenants:
 
     def identify(self, credentials: Credentials) -> CallerIdentity:
         """Return the identity of the caller; raise Unauthenticated, PermissionDenied or InvalidRequest."""
+        if credentials.ambiguous:  # the values stay unsaid: they may be keys
+            raise InvalidRequest("must have one value, got several", f"metadata.{credentials.ambiguous}")
         account = self._open or self._authenticate(credentials.authorization)
         return account.identify(credentials.user)
 

@@ -8,7 +8,7 @@ from gateway.http.asgi import Event, Headers, Receive, Scope, Send
 from gateway.http.connection import HttpConnection
 from gateway.http.dialect import dialect_of
 from gateway.http.errors import BodyTooLarge, error_headers, forget_frames
-from gateway.tenants import USER, Credentials
+from gateway.tenants import API_KEY, USER, Credentials, ambiguous
 from serving.rpc.channel import MAX_REQUEST_BYTES
 from serving.rpc.message_body_limiter import MessageBodyLimiter
 
@@ -16,7 +16,7 @@ JSON = (b"content-type", b"application/json")
 
 
 class HttpRequest:
-    """One request of a connection; header names are in lower case, and of one given twice the last counts."""
+    """One request of a connection; header names are in lower case, and of one given twice the last counts, or none."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.is_head = scope["method"] == "HEAD"  # then it is answered as GET, and uvicorn omits the body
@@ -24,15 +24,17 @@ class HttpRequest:
         self.path = "/" + "/".join(filter(None, scope["path"].split("/")))  # of a base URL with a slash, too
         self.scheme: str = scope["scheme"]
         self.query: str = scope["query_string"].decode("latin-1")
-        self.headers = {name.decode("latin-1"): value.decode(errors="replace") for name, value in scope["headers"]}
+        fields = [(name.decode("latin-1"), value.decode(errors="replace")) for name, value in scope["headers"]]
+        self.headers = dict(fields)
         self.dialect = dialect_of(self.path)
         self.common_headers: Headers = []  # of every answer to this request
         self.has_begun = False  # the answer's head is sent
         self.send = send
         self.connection: HttpConnection = scope["state"]["connection"]
-        self.credentials = _credentials(self.headers)
-        if self.credentials.user:  # it counts, and no field of the body
-            self.dialect = self.dialect.renamed({f"metadata.{USER}": USER})
+        self.credentials = _credentials(self.headers, ambiguous(fields))
+        user = USER if self.credentials.user else ""  # it counts, and no field of the body
+        if header := self.credentials.ambiguous or user:
+            self.dialect = self.dialect.renamed({f"metadata.{header}": header})
         # The name of those who take turns together: the holders of a key, or without one an address.
         self.payer = self.credentials.authorization or self.connection.address
         self._receive = receive
@@ -97,12 +99,13 @@ class HttpRequest:
                 return b"".join(parts)
 
 
-def _credentials(headers: Mapping[str, str]) -> Credentials:
+def _credentials(headers: Mapping[str, str], ambiguous: str) -> Credentials:
     """Return the credentials that the caller sends. Some clients send their API key as `x-api-key`."""
-    key = headers.get("x-api-key")
+    key = headers.get(API_KEY)
     return Credentials(
         authorization=headers.get("authorization") or (f"Bearer {key}" if key else ""),
         user=headers.get(USER, ""),
         traceparent=headers.get("traceparent", ""),
         request_id=headers.get("x-request-id", ""),
+        ambiguous=ambiguous,
     )

@@ -209,3 +209,11 @@ def test_credentials_over_grpc_are_the_metadata_that_is_text() -> None:
         ("x-request-id", "7"),
     ]
     assert shown(given) == Credentials(authorization="Bearer k", user="ann", request_id="7")
+
+
+def test_who_calls_over_grpc_is_said_once() -> None:
+    for name in ("authorization", "x-fairlead-user"):
+        credentials = shown([(name, "Bearer a"), (name, "Bearer b")])
+        with pytest.raises(InvalidRequest, match=f"metadata.{name}: must have one value, got several"):
+            Tenants({}).identify(credentials)
+    assert shown([("x-fairlead-user", "ann")] * 2) == Credentials(user="ann")

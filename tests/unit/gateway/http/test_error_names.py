@@ -22,6 +22,23 @@ def test_an_error_of_the_header_that_names_the_user_names_the_header(http: HttpC
     assert answer.json["error"]["message"] == "x-fairlead-user: must be at most 128 characters, got 129"
 
 
+@pytest.mark.parametrize("path", [CHAT, MESSAGES])
+@pytest.mark.parametrize("header", ["authorization", "X-Api-Key", "X-Fairlead-User"])
+def test_who_calls_is_said_once(http: HttpClient, path: str, header: str) -> None:
+    """A proxy before the gateway may have checked the value that does not count here; the same value twice is one."""
+    body = b'{"messages": [{"role": "user", "content": "x"}], "max_tokens": 2}'
+    length = b"content-length: %d\r\n" % len(body)
+    head = b"POST %b HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n" % path.encode() + length
+    for values, status in (((b"Bearer a", b"Bearer b"), b"400"), ((b"Bearer a", b"Bearer a"), b"200")):
+        fields = b"".join(b"%b: %b\r\n" % (header.encode(), value) for value in values)
+        with http.connect() as connection:
+            connection.sendall(head + fields + b"connection: close\r\n\r\n" + body)
+            answer = connection.makefile("rb").read()
+        assert answer.startswith(b"HTTP/1.1 " + status), answer
+        if status == b"400":
+            assert b'"%b: must have one value, got several"' % header.lower().encode() in answer
+
+
 @pytest.mark.parametrize(
     ("path", "fields", "parameter"),
     [
