@@ -107,6 +107,9 @@ def check_request(
     See Call for `fills_context`.
     """
     check_prompt(request.prompt, model)
+    known = inference_pb2.Streaming.keys()
+    problem = f"must be one of {', '.join(known)}, got {request.streaming}"
+    _require(request.streaming in inference_pb2.Streaming.values(), problem, "streaming")
     context = capacity(model)
     sampling = check_sampling(request.sampling, model.vocab_size, context if fills_context else None)
     if sampling.constraint is not None and needs_call(request.prompt.chat.tool_choice):
@@ -125,6 +128,7 @@ def check_interaction(interaction: inference_pb2.Interaction) -> None:
     characters, size, stage = len(interaction.id), len(interaction.token), interaction.stage
     _require(interaction.id != "", "must not be empty", "interaction.id")
     _require(characters <= MAX_NAME, f"at most {MAX_NAME} characters, got {characters}", "interaction.id")
+    _require(interaction.id.isprintable(), f"must be printable, got {interaction.id!a}", "interaction.id")
     _require(size <= MAX_TOKEN, f"at most {MAX_TOKEN} bytes, got {size}", "interaction.token")
     _require(size == 0 or stage > 0, f"a call with a token is not the first, got stage {stage}", "interaction.stage")
 

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -72,8 +72,14 @@ BAD = [
     (sampling(json_object=True, min_tokens=1), "sampling.json_object", ["not together with"]),
     (interaction(), "interaction.id", ["must not be empty"]),
     (interaction(id="x" * 129), "interaction.id", ["at most 128", "got 129"]),
+    (interaction(id="x\x1b[31m"), "interaction.id", ["printable", r"'x\x1b[31m'"]),
     (interaction(id="x", stage=1, token=b"x" * 1025), "interaction.token", ["at most 1024", "got 1025"]),
     (interaction(id="x", stage=0, token=b"x"), "interaction.stage", ["not the first", "got stage 0"]),
+    (
+        Request(prompt=common_pb2.Prompt(text="x"), streaming=cast("inference_pb2.Streaming", 99)),
+        "streaming",
+        ["STREAMING_EACH_TOKEN", "got 99"],
+    ),
     (Request(prompt=common_pb2.Prompt(text="x"), app="x" * 129), "app", ["at most 128", "got 129"]),
     (Request(prompt=common_pb2.Prompt(text="x"), app="ch\u200bat"), "app", ["can be seen", r"'ch\u200bat'"]),
 ]
