@@ -13,6 +13,7 @@ END_SECONDS = 1.0  # for the reader to take what waits when the process ends
 LOST = '{{"level": "warning", "message": "log lines were lost: nobody read them", "lines": {lines}}}\n'
 GRPC = "grpc._cython.cygrpc"  # the logger of gRPC's core
 NOT_UTF_8 = "Invalid encoding"  # the beginning of its message about metadata that is not UTF-8
+HAS_ENDED = "ExecuteBatchError raised"  # and about a status for a call that has ended: its caller is gone
 QUIET_SECONDS = 60.0
 STDERR = 2
 # Attributes of every LogRecord. A record's other attributes come from `extra=` and are logged as fields.
@@ -119,7 +120,8 @@ class LogRedaction(logging.Filter):
     """Removes metadata, which may hold an API key, from gRPC's log records about metadata that is not UTF-8.
 
     gRPC logs such metadata verbatim, with a traceback. One record in QUIET_SECONDS passes without them; its field
-    `more` is the number of records that were dropped since the previous one.
+    `more` is the number of records that were dropped since the previous one. Records about callers that went before
+    they got their status, each a traceback, are no news.
     """
 
     def __init__(self) -> None:
@@ -128,8 +130,9 @@ class LogRedaction(logging.Filter):
         self._left_out = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if not str(record.msg).startswith(NOT_UTF_8):
-            return True
+        message = str(record.msg)
+        if not message.startswith(NOT_UTF_8):
+            return not message.startswith(HAS_ENDED)
         if record.created < self._next:
             self._left_out += 1
             return False

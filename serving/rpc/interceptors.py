@@ -66,6 +66,8 @@ def incoming(handler: grpc.RpcMethodHandler, receive: Receive) -> grpc.RpcMethod
             return await method(await taken(context), context)
         except FairleadError as error:
             status = to_status(error)
+        except NotImplementedError:  # of the health service; gRPC would log a traceback
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")  # as of one that is unknown
         await context.abort_with_status(status)
 
     async def stream(_: object, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:

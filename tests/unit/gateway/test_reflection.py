@@ -1,6 +1,7 @@
 """A client without generated code: everything it needs comes from the server's reflection."""
 
 import grpc
+import pytest
 from google.protobuf import json_format, message_factory
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -46,3 +47,13 @@ def test_health_says_when_there_is_a_worker(stack: Stack) -> None:
         stack.scheduler.kill()
         eventually(lambda: gateway.logged("scheduler is away"), "the gateway notices")
         assert serving()
+
+
+def test_a_method_that_health_has_not_is_refused_as_an_unknown_one(stack: Stack) -> None:
+    stack.worker("a")
+    for process in (stack.gateway(), stack.scheduler, stack.workers["a"]):
+        with grpc.insecure_channel(process.address) as channel, pytest.raises(grpc.RpcError) as caught:
+            health_pb2_grpc.HealthStub(channel).List(health_pb2.HealthListRequest())
+        assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        assert caught.value.details() == "Method not found!"
+        assert not [line for line in process.lines() if "exception" in line]
