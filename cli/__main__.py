@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -39,6 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Without a verb, print the help.
     """
+    if isinstance(
+        sys.stdout, io.TextIOWrapper
+    ):  # a user's name must not end a report on a terminal that lacks a letter
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         args = _parsed(sys.argv[1:] if argv is None else argv)
         status = int(args.run(args))

@@ -1,5 +1,6 @@
 """`fairlead` itself, and what it says of a model that cannot be one."""
 
+import io
 import os
 import re
 import subprocess
@@ -8,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from cli import usage
 from cli.__main__ import VERBS, main
+from cli.report import Report
+from cli.writing import write
+from serving.usage_report import UsageRow
 
 
 def test_without_a_verb_it_prints_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,3 +81,17 @@ def test_a_model_that_cannot_be_one_is_refused_before_anything_starts(
 def test_a_service_that_does_not_run_is_named(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*arguments, "127.0.0.1:1", "--secret", "x"]) == 1
     assert capsys.readouterr().err == "fairlead: 127.0.0.1:1: connection refused; is `fairlead up` running?\n"
+
+
+def test_a_name_that_the_terminal_cannot_show_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One user's name would else end the operators' reports about all."""
+    rows = [UsageRow("2026-11-01", "acme", "Zo\u00eb", "a", "m", 1, 0, 0, 0, 1, 0, 0, 1.0)]
+    monkeypatch.setattr(usage, "_usage", lambda *_: ("ledger", rows))
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written := io.BytesIO(), encoding="ascii"))
+    assert main(["usage", "--gateway", "127.0.0.1:1", "--by", "user", "--format", "csv"]) == 0
+    assert b"Zo\\xeb,1," in written.getvalue()
+
+
+def test_names_of_a_trace_are_no_formulas_in_what_is_written(tmp_path: Path) -> None:
+    write(tmp_path, "clients", Report([["client", "gap"], ["=1+1", -0.5]]))
+    assert (tmp_path / "clients.csv").read_text().splitlines() == ["client,gap", "'=1+1,-0.5"]
