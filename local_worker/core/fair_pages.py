@@ -288,22 +288,22 @@ class FairPages:
             leaving.pages[each] += own
 
     def evict(self, request: Request | None, count: int) -> list[int]:
-        """Return the next pages to evict, for `request` if it is given: at most `count`, and at least one, which must
-        be idle. All are of one client, which stays above its part until it gives the last one, or nobody pays for
-        them."""
+        """Return the next `count` pages to evict, for `request` if it is given; so many must be idle. A client gives
+        several in a row if it stays above its part until it gives the last one."""
         taker = None if request is None else self._account(request)
         found = [*islice(self._unpaid, count)] if self._unpaid else []
         for page in found:
             del self._unpaid[page]
-        while not found:
+        while len(found) < count:
             account, most = self._victim(taker)
-            found = self._give_up(account, min(count, most))
+            given = self._give_up(account, min(count - len(found), most))
             account.rank_by_need()
-            if taker is not None and found:
-                self._evicted.count(taker.tenant, account.tenant, len(found))
+            if taker is not None and given:
+                self._evicted.count(taker.tenant, account.tenant, len(given))
             if not account.is_here:
                 self._tree.forget_empty(account)
-        self.idle -= len(found)
+            found += given
+        self.idle -= count
         return found
 
     def _victim(self, taker: ClientAccount | None) -> tuple[ClientAccount, int]:
@@ -322,7 +322,7 @@ class FairPages:
         above its part, or else that of `taker`."""
         found = None
         for ranks in (group.gives, group.spares):
-            if (member := ranks.first()) is not None:
+            if ranks.entries and (member := ranks.first()) is not None:
                 if member.held > (part := member.part(units)):
                     return member, part
                 found = found or member

@@ -244,7 +244,8 @@ class ClientAccount(PageAccount):
     @property
     def unneeded(self) -> int:
         """The number of its pages that it is unlikely to need."""
-        return max(0, self.idle - self._likely) if self.pages.gives_unneeded() else 0
+        unneeded = self.idle - self._likely
+        return unneeded if unneeded > 0 and self.pages.gives_unneeded() else 0
 
     def ranks(self, parent: PageGroup) -> PageRanks[PageAccount] | None:
         if self.idle > self._likely and self.pages.gives_unneeded():

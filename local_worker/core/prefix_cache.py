@@ -271,15 +271,14 @@ class PrefixCache:
 
     def flush(self) -> None:
         """Evict every page that no running request uses. O(pages)."""
-        while self._fair.idle:
-            self._free += self._evict(None, self._fair.idle)
+        self._free += self._evict(None, self._fair.idle)
 
     def _take(self, count: int, request: Request) -> list[int]:
         """Return `count` pages for `request`: free pages first, then idle ones."""
         kept = max(0, len(self._free) - count)
         pages = self._free[kept:][::-1]
         del self._free[kept:]
-        while len(pages) < count:
+        if len(pages) < count:
             pages += self._evict(request, count - len(pages))
         for page in pages:
             self._references[page] = 1
