@@ -5,6 +5,7 @@ page keeps its token ids and its parent page, and a match compares both. A forge
 of another prefix (design section 3).
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from fairlead.token_ids import TOKEN_BYTES, pack_ids
@@ -312,11 +313,9 @@ class PrefixCache:
         free = len(self._free) + leaving.free
         if fresh <= free:
             return free
-        idle, references, uses = 0, self._references, leaving.uses
-        for page in reversed(matched):
-            if references[page] != uses.get(page, 0):
-                break  # whoever needs it needs those before
-            idle += 1
+        references, uses = self._references, leaving.uses
+        # Whoever needs a page needs those before, so that the first idle one is found by halving.
+        idle = len(matched) - bisect_left(matched, True, key=lambda page: references[page] == uses.get(page, 0))
         return free + self._fair.available(request, fresh - free + idle, leaving) - idle
 
     def check_invariants(self, running: list[Request]) -> None:
