@@ -174,19 +174,19 @@ class FairPages:
     def preempted(self, request: Request) -> None:
         """Release the published pages of `request`, which runs no longer."""
         account = self._accounts.pop(request)
-        self._release(request, account)
-        self._ended(account)
+        self._ended(request, account, self._release(request, account))
 
     def finished(self, request: Request) -> None:
         """Release the published pages of `request`, which has ended, maybe with its interaction."""
         account = self._accounts.pop(request)
-        self._release(request, account)
+        idle = self._release(request, account)
         if request.ends_interaction and self._is_fair:
             self._end_interaction(request, account)
-        self._ended(account)
+        self._ended(request, account, idle)
 
-    def _release(self, request: Request, account: ClientAccount) -> None:
-        """Release the published pages of `request`, the last one first."""
+    def _release(self, request: Request, account: ClientAccount) -> int:
+        """Release the published pages of `request`, the last one first; return how many of those that nobody else has
+        used become idle."""
         references, payers, idle, own = self._references, self._payers, 0, 0
         pages = request.pages[request.shared - 1 :: -1] if request.shared else []
         for page in pages:
@@ -196,10 +196,12 @@ class FairPages:
                 own += payers[page] is account  # any other payer shares the page, since a user of it pays
         self.idle += idle
         account.pages.release(pages)
-        account.add((request.shared - len(request.pages)) * PAGE, own, -1)
+        return own
 
-    def _ended(self, account: ClientAccount) -> None:
-        account.ended()
+    def _ended(self, request: Request, account: ClientAccount, idle: int) -> None:
+        """Let `account` pay no longer for the private pages of `request`, which runs no longer; `idle` pages more of
+        its own are idle."""
+        account.ended((request.shared - len(request.pages)) * PAGE, idle)
         self._note_use(account)
         account.rank_by_need()
         self._tree.ended(account)
@@ -310,7 +312,7 @@ class FairPages:
         """Return the account that gives pages up, and how many before others are looked at: more than one only as long
         as it is above all its parts."""
         gone, units, most = self._tree.gone, self._units, MOST_AT_ONCE
-        account: PageAccount = gone.gives.first() or gone.spares.first() or self._tree.root
+        account = (gone.gives.first() or gone.spares.first() if gone.members else None) or self._tree.root
         while isinstance(account, PageGroup):
             account, units = self._furthest(account, units, taker)
             most = min(most, -((units - account.held) // PAGE))

@@ -210,17 +210,13 @@ class ClientAccount(PageAccount):
         self.held += units
         self.idle += idle
         self.running += running
-        kept = self._keep()
+        before, self.kept = self.kept, min(self.idle, self._likely)
+        kept = self.kept - before
         for account in self.above:
             account.held += units
             account.idle += idle
             account.running += running
             account.kept += kept
-
-    def _keep(self) -> int:
-        """Keep as many of its idle pages as it is likely to need; return how many more these are."""
-        before, self.kept = self.kept, min(self.idle, self._likely)
-        return self.kept - before
 
     def asked(self, digests: Sequence[int], found: int) -> None:
         """Record a prompt with blocks of these `digests`, each of which stands for all blocks before it; so many were
@@ -234,12 +230,11 @@ class ClientAccount(PageAccount):
         if len(self._ends) > MOST_ENDS:
             self._ends.popitem(last=False)
 
-    def ended(self) -> None:
-        """Expect that the next prompt repeats as much as the last ones have."""
-        self._likely = min(1000, 8 * self._repeated) * self.idle // 1000
-        kept = self._keep()
-        for account in self.above:
-            account.kept += kept
+    def ended(self, units: int, idle: int) -> None:
+        """Count a running request less, and the others as `add` does; expect that the next prompt repeats as much as
+        the last ones have."""
+        self._likely = min(1000, 8 * self._repeated) * (self.idle + idle) // 1000
+        self.add(units, idle, -1)
 
     @property
     def unneeded(self) -> int:
