@@ -187,9 +187,9 @@ class InteractionPages:
     With a page, all pages that follow it are the interaction's, since whoever uses these uses it too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, pages: int) -> None:
         self._interactions: dict[Name, _Interaction] = {}
-        self._users: dict[int, _Interaction] = {}  # page -> the interaction that alone has used it
+        self._users: list[_Interaction | None] = [None] * pages  # by page: the interaction that alone has used it
 
     def published(self, request: Request, pages: Sequence[int]) -> None:
         """Record that `request` has filled `pages`."""
@@ -198,15 +198,16 @@ class InteractionPages:
             user = self._interactions.get(name)
             if user is None:
                 user = self._interactions[name] = _Interaction(name)
-            user.pages.update(dict.fromkeys(pages))
-            self._users.update(dict.fromkeys(pages, user))
+            for page in pages:
+                user.pages[page] = None
+                self._users[page] = user
 
     def used(self, request: Request, pages: Sequence[int]) -> None:
         """Record that `request` uses `pages`, a chain or the next page of one. O(pages that nobody else had used)."""
-        mine = self._interactions.get((request.client, request.interaction))
+        users = self._users
         for page in reversed(pages):
-            user = self._users.get(page)
-            if user is mine or user is None:
+            user = users[page]
+            if user is None or user.name == (request.client, request.interaction):
                 break  # so it is with those before
             self.evicted((page,))
 
@@ -214,7 +215,8 @@ class InteractionPages:
         """Forget those of `pages` that are an interaction's."""
         users = self._users
         for page in pages:
-            if (user := users.pop(page, None)) is not None:
+            if (user := users[page]) is not None:
+                users[page] = None
                 del user.pages[page]
                 if not user.pages:
                     del self._interactions[user.name]
@@ -225,11 +227,12 @@ class InteractionPages:
         if ended is None:
             return ()
         for page in ended.pages:
-            del self._users[page]
+            self._users[page] = None
         return reversed(ended.pages)
 
     def check_invariants(self) -> None:
         """Raise AssertionError unless each page is of one interaction that is remembered."""
-        users = {page: user for user in self._interactions.values() for page in user.pages}
-        assert users == self._users, f"{self._users}, not {users}"
+        expected = {page: user for user in self._interactions.values() for page in user.pages}
+        users = {page: user for page, user in enumerate(self._users) if user is not None}
+        assert users == expected, f"{users}, not {expected}"
         assert all(user.pages for user in self._interactions.values()), "an interaction without pages is remembered"

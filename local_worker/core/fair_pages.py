@@ -65,7 +65,7 @@ class FairPages:
         self._tree = PageTree(blocks, by_digest)
         self._payers: dict[int, ClientAccount | SharedPage] = {}  # published page -> who pays for it
         self._accounts: dict[Request, ClientAccount] = {}  # of requests that wait or run
-        self._interactions = InteractionPages()
+        self._interactions = InteractionPages(len(references))
         self._unpaid: dict[int, None] = {}  # pages of interactions that have ended; those that follow others come first
         self._uses = 0
         self._evicted = EvictionCounts()
