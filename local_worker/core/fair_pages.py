@@ -63,7 +63,8 @@ class FairPages:
         self._units = len(references) * PAGE
         self._is_fair = is_fair
         self._tree = PageTree(blocks, by_digest)
-        self._payers: dict[int, ClientAccount | SharedPage] = {}  # published page -> who pays for it
+        # By page: who pays for it; None for the pages that are not published, and those for which nobody pays.
+        self._payers: list[ClientAccount | SharedPage | None] = [None] * len(references)
         self._accounts: dict[Request, ClientAccount] = {}  # of requests that wait or run
         self._interactions = InteractionPages(len(references))
         self._unpaid: dict[int, None] = {}  # pages of interactions that have ended; those that follow others come first
@@ -124,7 +125,8 @@ class FairPages:
         """Record that `pages`, which `request` has filled, are available to others."""
         account = self._accounts[request]
         account.pages.use(pages)
-        self._payers.update(dict.fromkeys(pages, account))
+        for page in pages:
+            self._payers[page] = account
         self._interactions.published(request, pages)
 
     def adopted(self, request: Request, page: int) -> None:
@@ -151,6 +153,7 @@ class FairPages:
                 if not count:
                     payer.add(0, -1, 0)
                 payer = payers[page] = SharedPage(payer)
+            assert payer is not None, "somebody pays for what is published"
             if (other := payer.used(account)) is not None:
                 relieved[other] = None
         self.idle -= own
@@ -214,7 +217,7 @@ class FairPages:
             if not self._references[page] and self._payers[page] is account
         ]
         for page in unneeded:
-            del self._payers[page]
+            self._payers[page] = None
             account.pages.drop(page)
             self._unpaid[page] = None
         account.add(-len(unneeded) * PAGE, -len(unneeded), 0)
@@ -344,7 +347,7 @@ class FairPages:
             if isinstance(payer, SharedPage):
                 self._pass_on(page, payer, account)
             else:
-                del payers[page]
+                payers[page] = None
                 found.append(page)
         self._interactions.evicted(found)
         account.add(-len(found) * PAGE, -len(found), 0)
@@ -383,12 +386,13 @@ class FairPages:
             assert account.held == held[account], f"{account.path} pays {account.held}, not {held[account]}"
             assert account.idle == idle[account], f"{account.path}: {account.idle} idle, not {idle[account]}"
         private = sum(len(request.pages) - request.shared for request in running)
-        shared = [payer for payer in self._payers.values() if isinstance(payer, SharedPage)]
-        owed = (len(self._payers) - len(shared) + private) * PAGE + sum(page.paid for page in shared)
+        paid = {page: payer for page, payer in enumerate(self._payers) if payer is not None}
+        shared = [payer for payer in paid.values() if isinstance(payer, SharedPage)]
+        owed = (len(paid) - len(shared) + private) * PAGE + sum(page.paid for page in shared)
         assert sum(held.values()) == owed, f"{sum(held.values())} is paid for pages that cost {owed}"
-        idle_pages = sum(not self._references[page] for page in self._payers) + len(self._unpaid)
+        idle_pages = sum(not self._references[page] for page in paid) + len(self._unpaid)
         assert self.idle == idle_pages, f"{self.idle} pages are idle, not {idle_pages}"
         assert not any(self._references[page] for page in self._unpaid), "nobody pays for a page that is used"
-        assert not self._unpaid.keys() & self._payers.keys(), "somebody pays for the page of an ended interaction"
+        assert not self._unpaid.keys() & paid.keys(), "somebody pays for the page of an ended interaction"
         self._interactions.check_invariants()
         self._tree.check_invariants()
