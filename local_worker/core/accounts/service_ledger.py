@@ -220,9 +220,10 @@ class LiveGap(Generic[C]):
             self._leads = {pair: leads for pair, leads in self._leads.items() if pair[0] in now and pair[1] in now}
         for pair in combinations(now, 2):
             lead = now[pair[0]] - now[pair[1]]
-            least, greatest = self._leads.get(pair, (lead, lead))
-            self._leads[pair] = least, greatest = min(least, lead), max(greatest, lead)
-            self.worst = max(self.worst, greatest - least)
+            least, greatest = self._leads.setdefault(pair, (lead, lead))
+            if not least <= lead <= greatest:
+                self._leads[pair] = least, greatest = min(least, lead), max(greatest, lead)
+                self.worst = max(self.worst, greatest - least)
 
 
 class SiblingGap(LiveGap[Account]):
