@@ -347,7 +347,10 @@ def test_a_refusal_tells_what_does_not_fit_and_when_it_may() -> None:
 
     first = refusal(210)
     assert (first.retry_after, first.limit) == (RETRY_SECONDS, 1000)
-    assert "a new interaction of 210 tokens does not fit: 900 of 1,000 tokens" in first.reason
+    assert first.reason == (
+        "a new interaction of 210 tokens does not fit: "
+        "900 of 1,000 tokens of the pool's memory are held by interactions in progress"
+    )
     pool.now = 10.0
     pool.turn("big", "1", 200)
     pool.now = PRIOR_PAUSE - 2
@@ -484,16 +487,17 @@ def test_who_stays_within_his_part_enters_whatever_others_have_borrowed() -> Non
     for name in "12":
         assert pool.starts("big", name, 300)
     assert not pool.starts("big", "3", 310), "of what is divided it has a part: all"
-    assert pool.starts("other", "1", 100)
-    assert not pool.starts("big", "3", 50), "it has more than its part, and the room for whoever comes is full"
+    assert pool.starts("other", "1", 50)
+    assert not pool.starts("big", "3", 20), "it has more than its part, and the room for whoever comes is full"
     refusal = pool.sets.refusal(InteractionKey("big", "app", "3"), 1.0, 300, POOL, pool.now)
     assert refusal is not None
     assert refusal.reason.endswith(
-        "700 of 1,000 tokens of the pool's memory are held by interactions in progress, "
+        "650 of 1,000 tokens of the pool's memory are held by interactions in progress, "
         "and beyond 650 enter only those that stay within their parts"
     )
-    assert pool.starts("quiet", "1", 290), "within a third of 900"
-    assert not pool.starts("quiet", "2", 20), "of all memory nothing is left"
+    assert not pool.starts("quiet", "1", 301), "more than a third of 900"
+    assert pool.starts("quiet", "1", 300)
+    assert not pool.starts("other", "2", 51), "of all memory 50 are left"
 
 
 def test_twenty_users_of_a_tenant_have_its_part_together() -> None:
