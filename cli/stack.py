@@ -15,6 +15,7 @@ from cli.progress import Progress
 from cli.service_process import ServiceProcess, StackError
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from gateway.page.access import page_key
+from serving.rpc.address import reached_at
 from serving.rpc.channel import open_sync_channel, secret_metadata
 
 STOP_SECONDS = 10.0
@@ -64,6 +65,7 @@ class Stack:
         # The module of each worker and its arguments, by the worker's name.
         self._commands = {f"worker-{number}": command for number, command in enumerate(beside or [own] * workers)}
         self._worker_args = list(worker_args)
+        self._http_listen, self._page_listen = http_listen, page_listen
         listeners = {"--http-listen": http_listen, "--page-listen": page_listen}
         self._gateway_args = [part for flag, address in listeners.items() if address for part in (flag, address)]
         self._gateway_args += gateway_args
@@ -98,14 +100,14 @@ class Stack:
             self.start_worker(name)
         gateway_args = ["--scheduler", self.scheduler, *self._gateway_args]
         gateway = self._spawn("gateway", "gateway", self._listen, gateway_args)
-        self.gateway = self._address(gateway)
+        self.gateway = self._address(gateway, self._listen)
         [listening] = gateway.log.lines("listening")
         scheme = "https" if listening["tls"] else "http"
         if port := listening["http_port"]:
-            self.http = f"{scheme}://127.0.0.1:{port}/v1"
+            self.http = f"{scheme}://{reached_at(self._http_listen, port)}/v1"
         if port := listening["page_port"]:
             # Browsers send no server what follows the `#`.
-            self.page = f"{scheme}://127.0.0.1:{port}/#key={page_key(self.secret)}"
+            self.page = f"{scheme}://{reached_at(self._page_listen, port)}/#key={page_key(self.secret)}"
 
     def await_workers(self) -> None:
         """Return when every worker can serve requests; raises StackError when a service ends meanwhile."""
@@ -165,7 +167,7 @@ class Stack:
 
     def _start_scheduler(self, listen: str) -> None:
         scheduler = self._spawn("scheduler", "global_scheduler", listen, self._scheduler_args)
-        self.scheduler = self._address(scheduler)
+        self.scheduler = self._address(scheduler, listen)
 
     def _spawn(self, name: str, module: str, listen: str, args: list[str]) -> ServiceProcess:
         # The secret is passed in the environment, because all users can read command lines.
@@ -176,10 +178,10 @@ class Stack:
         self._starting.append(process)
         return process
 
-    def _address(self, process: ServiceProcess) -> str:
+    def _address(self, process: ServiceProcess, listen: str) -> str:
         while not (listening := process.log.lines("listening")):
             self._look()
-        address = f"127.0.0.1:{listening[0]['port']}"
+        address = reached_at(listen, listening[0]["port"])
         self._started(process, f"listens on {address}")
         return address
 

@@ -98,7 +98,7 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
         _refuse(parser, args, OF_ENVOY, "only with --envoy")
     if args.beside:
         _refuse(parser, args, NOT_OF_BESIDE, "only without --beside")
-    args.log_dir = args.log_dir or Path(tempfile.mkdtemp(prefix="fairlead-logs-"))
+    args.log_dir = _made(args.log_dir) if args.log_dir else Path(tempfile.mkdtemp(prefix="fairlead-logs-"))
     with contextlib.suppress(_Stopped):
         for number in ending_signals():
             signal.signal(number, _stop)
@@ -108,6 +108,16 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
             _run_workers(args)
     print("stopped", flush=True)
     return 0
+
+
+def _made(log_dir: Path) -> Path:
+    try:
+        log_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--log-dir: cannot make {log_dir}: {error.strerror}") from error
+    if not os.access(log_dir, os.W_OK | os.X_OK):
+        raise ConfigError(f"--log-dir: cannot write to {log_dir}")
+    return log_dir
 
 
 def _refuse(parser: argparse.ArgumentParser, args: argparse.Namespace, names: Sequence[str], reason: str) -> None:

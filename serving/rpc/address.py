@@ -1,4 +1,4 @@
-"""Addresses to listen on: whether one can be used, and whether other machines can reach it."""
+"""Addresses to listen on: whether one can be used, and who can reach it where."""
 
 import ipaddress
 import socket
@@ -13,6 +13,12 @@ def listening_hosts(address: str) -> list[str] | None:
     if host == "::":
         return ["0.0.0.0", "::"]
     return [host] if host else None
+
+
+def reached_at(listen: str, port: int) -> str:
+    """Return where this machine reaches a service that listens on `port` of the host in `listen`, host:port."""
+    host = listen.rpartition(":")[0]
+    return f"{'127.0.0.1' if host in ('', '0.0.0.0', '[::]') else host}:{port}"
 
 
 def bracketed(address: str) -> str:

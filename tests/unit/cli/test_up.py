@@ -13,7 +13,7 @@ import pytest
 
 from cli.stack import Stack
 from tests.services import eventually
-from tests.unit.cli.commands import Command, Running, alive
+from tests.unit.cli.commands import Command, Running, alive, called
 from tests.unit.gateway.test_tls import issue
 
 pytestmark = pytest.mark.e2e
@@ -241,6 +241,35 @@ def test_with_tls_the_addresses_to_open_are_https(tmp_path: Path) -> None:
         assert stack.page.startswith("https://127.0.0.1:")
     finally:
         stack.stop()
+
+
+@pytest.mark.parametrize("host", ["[::1]", "127.0.0.2"])
+def test_the_addresses_to_open_are_those_that_it_listens_on(tmp_path: Path, host: str) -> None:
+    listen = f"{host}:0"
+    stack = Stack(
+        workers=1,
+        log_dir=tmp_path,
+        model="fake",
+        engine="fake",
+        listen=listen,
+        http_listen=listen,
+        page_listen=listen,
+    )
+    try:
+        stack.launch()
+        assert stack.gateway.startswith(f"{host}:")
+        assert stack.http.startswith(f"http://{host}:")
+        assert urlopen(stack.page).status == 200
+    finally:
+        stack.stop()
+
+
+@pytest.mark.parametrize(("folder", "reason"), [("file", "File exists"), ("file/logs", "Not a directory")])
+def test_a_folder_for_logs_that_cannot_be_made_is_refused(tmp_path: Path, folder: str, reason: str) -> None:
+    (tmp_path / "file").touch()
+    log_dir = tmp_path / folder
+    done = called("up", "--engine", "fake", "--log-dir", str(log_dir))
+    assert (done.returncode, done.stderr) == (1, f"fairlead: --log-dir: cannot make {log_dir}: {reason}\n")
 
 
 @pytest.mark.parametrize(
