@@ -21,7 +21,7 @@ HUNDRED, MILLION = 100, 1_000_000
 def write(folder: Path, name: str, report: Report, title: str = "") -> None:
     """Write `NAME.csv` and, if there are charts and matplotlib is installed, `NAME.svg` with this title."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f"{name}.csv").open("w", newline="") as file:
+    with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([_plain(value) for value in row] for row in report.rows)
     if report.charts and can_draw():
         _draw(folder / f"{name}.svg", report.charts, report.columns, title)

@@ -134,7 +134,7 @@ def cost_function(text: str) -> NamedCost:
 def _read(path: Path, known: Collection[str]) -> list[tuple[str, Any, str]]:
     """Return the keys and values of a YAML file, each with its place in the file."""
     try:
-        node = yaml_nodes.compose(path.read_text(), str(path))
+        node = yaml_nodes.compose(path.read_text("utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from error
     except ValueError as error:

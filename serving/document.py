@@ -131,6 +131,6 @@ def read(text: str, file: str) -> ConfigEntry:
 def text_of(path: str) -> str:
     """Return the file's content; raise ConfigError if it cannot be read or is not UTF-8."""
     try:
-        return Path(path).read_text()
+        return Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from error

@@ -33,7 +33,7 @@ def find_adapter(name: str, place: str) -> LoraAdapter:
         missing += ["weights (*.safetensors or *.bin)"] if not weights(folder) else []
         if missing:
             raise FileNotFoundError(f"no {' and no '.join(missing)} in {folder}")
-        config = json.loads((folder / CONFIG).read_text())
+        config = json.loads((folder / CONFIG).read_text("utf-8"))
         ranks = [config["r"], *(config.get("rank_pattern") or {}).values()]
         if not all(type(rank) is int and rank > 0 for rank in ranks):
             raise ValueError(f"ranks must be whole numbers above 0, got {ranks}")

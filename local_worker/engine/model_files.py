@@ -48,7 +48,7 @@ def _on_hub(model: str) -> Path | str:
 
 
 def _is_complete(folder: Path) -> bool:
-    indexes = [json.loads(path.read_text()) for path in folder.glob("*.index.json")]
+    indexes = [json.loads(path.read_text("utf-8")) for path in folder.glob("*.index.json")]
     named = {name for index in indexes for name in index["weight_map"].values()}
     return bool(weights(folder)) and all((folder / name).exists() for name in named)
 

@@ -31,7 +31,7 @@ def prepare(runner: str = "v1") -> None:
 def read_arguments(given: str) -> Mapping[str, Any]:
     """Return the arguments in a YAML file or a YAML mapping; raise ConfigError for anything else."""
     try:
-        text = given if given.lstrip().startswith("{") or not given else Path(given).read_text()
+        text = given if given.lstrip().startswith("{") or not given else Path(given).read_text("utf-8")
         arguments = yaml.safe_load(text)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"vllm_args: {error}") from error

@@ -1,5 +1,8 @@
 """Where a setting comes from, and what is refused."""
 
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -187,3 +190,13 @@ def test_no_service_takes_numbers_or_ports_that_fail_later(cls: type[GatewayConf
             load(cls, ServiceName.GATEWAY, [flag, value, "--secret", "sixteen letters!"], {}, prog="test")
         assert flag.strip("-").replace("-", "_") in str(raised.value).replace("-", "_")
         assert value in str(raised.value)
+
+
+def test_files_are_utf_8_whatever_the_locale(tmp_path: Path) -> None:
+    """A tenant would else have another name on a machine whose locale is Latin-1."""
+    file = tmp_path / "config.yaml"
+    file.write_text("name: Zo\u00eb", "utf-8")
+    program = f"from serving.document import text_of; print(ascii(text_of({str(file)!r})))"
+    locale = {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, **locale})
+    assert done.stdout == "'name: Zo\\xeb'\n", done.stderr
