@@ -98,7 +98,6 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
         _refuse(parser, args, OF_ENVOY, "only with --envoy")
     if args.beside:
         _refuse(parser, args, NOT_OF_BESIDE, "only without --beside")
-    args.log_dir = _made(args.log_dir) if args.log_dir else Path(tempfile.mkdtemp(prefix="fairlead-logs-"))
     with contextlib.suppress(_Stopped):
         for number in ending_signals():
             signal.signal(number, _stop)
@@ -110,7 +109,9 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
     return 0
 
 
-def _made(log_dir: Path) -> Path:
+def _log_folder(log_dir: Path | None) -> Path:
+    if log_dir is None:
+        return Path(tempfile.mkdtemp(prefix="fairlead-logs-"))
     try:
         log_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -133,9 +134,12 @@ def _run_workers(args: argparse.Namespace) -> None:
             model_name.check(args.model)
         except OSError as error:
             raise ConfigError(f"--model {args.model}: {error}") from error
+    optional = {"--http-listen": args.http_listen, "--page-listen": args.page_listen}
+    check_addresses({"--listen": args.listen, **{option: text for option, text in optional.items() if text}})
+    logs = _log_folder(args.log_dir)
     stack = Stack(
         workers=len(engines) or args.workers,
-        log_dir=args.log_dir,
+        log_dir=logs,
         model=args.model,
         engine=args.engine,
         engines=[engine.arguments for engine in engines],
@@ -146,13 +150,11 @@ def _run_workers(args: argparse.Namespace) -> None:
         worker_args=args.worker_arg,
         gateway_args=args.gateway_arg,
     )
-    optional = {"--http-listen": args.http_listen, "--page-listen": args.page_listen}
-    check_addresses({"--listen": args.listen, **{option: text for option, text in optional.items() if text}})
     parts = _counted(len(engines), "adapter") if engines else _counted(args.workers, "worker")
-    print(f"starting {parts}; logs: {args.log_dir}", flush=True)
+    print(f"starting {parts}; logs: {logs}", flush=True)
     try:
         stack.launch()
-        with endpoint.published(endpoint.Endpoint(stack.gateway, stack.scheduler, stack.secret, str(args.log_dir))):
+        with endpoint.published(endpoint.Endpoint(stack.gateway, stack.scheduler, stack.secret, str(logs))):
             stack.await_workers()
             addresses = ", ".join(filter(None, [stack.gateway, stack.http]))
             print(f"ready: gateway {addresses}, scheduler {stack.scheduler}; try: fairlead chat", flush=True)
@@ -166,15 +168,16 @@ def _run_workers(args: argparse.Namespace) -> None:
 
 
 def _run_behind_envoy(args: argparse.Namespace) -> None:
+    logs = _log_folder(args.log_dir)
     stack = EnvoyStack(
         engines=args.workers,
         listen=args.http_listen,
-        log_dir=args.log_dir,
+        log_dir=logs,
         engine_args=args.worker_arg,
         picker_args=args.picker_arg,
         limiter_args=args.limiter_arg,
     )
-    print(f"starting Envoy before {_counted(args.workers, 'fake engine')}; logs: {args.log_dir}", flush=True)
+    print(f"starting Envoy before {_counted(args.workers, 'fake engine')}; logs: {logs}", flush=True)
     try:
         stack.start()
         print(f"ready: {stack.curl}", flush=True)
