@@ -115,6 +115,7 @@ class Driver:
         self.batcher = batcher
         self._engine = engine
         self._steps: deque[tuple[Plan, PendingStep]] = deque()
+        self.failures: list[str] = []  # why outputs could not go on
 
     def turn(self) -> bool:
         """One plan, if there is one, and at most one commit; False when there is nothing to do."""
@@ -123,17 +124,20 @@ class Driver:
             self._steps.append((plan, self._engine.launch(elsewhere(plan.batch))))
         if len(self._steps) > (self._engine.ahead if plan is not None else 0):
             done, pending = self._steps.popleft()
-            self.batcher.commit(done, pending.wait())
+            progress = self.batcher.commit(done, pending.wait())
+            self.failures += [each.failure for each in progress if each.failure]
             plan = done
         self.batcher.check_invariants()
         return plan is not None
 
 
 def run(batcher: Batcher, engine: Engine, requests: Sequence[Request]) -> list[list[int]]:
-    """The output tokens of each request, all submitted at once."""
+    """The output tokens of each request, all submitted at once; each output goes on to its end."""
     for request in requests:
         batcher.queue.submit(request, 0.0)
     driver = Driver(batcher, engine)
     while driver.turn():
         pass
+    assert not driver.failures, driver.failures
+    assert not batcher.queue.running
     return [request.tokens[request.prompt_tokens :] for request in requests]
