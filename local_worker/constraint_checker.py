@@ -52,21 +52,23 @@ class ConstraintChecker:
     async def _compile(self, constraint: Constraint) -> str:
         try:
             is_running = self._sandbox.is_running
-            connection = self._sandbox.connect() if is_running else await asyncio.to_thread(self._sandbox.connect)
+            connect = self._sandbox.connect
+            connection, life = connect() if is_running else await asyncio.to_thread(connect)
         except ValueError as error:
             raise InvalidRequest(str(error), constraint.field) from error
-        reader, writer = await asyncio.open_connection(sock=connection)
-        try:
-            request = pickle.dumps(constraint)
-            writer.write(LENGTH.pack(len(request)) + request)
-            [size] = LENGTH.unpack(await reader.readexactly(LENGTH.size))
-            answer: str = pickle.loads(await reader.readexactly(size))
-        except (asyncio.IncompleteReadError, ConnectionError):
-            if not self._sandbox.is_running:
-                raise
-            return f"{BEYOND_LIMITS}, to compile"
-        finally:
-            writer.close()
+        with life:
+            reader, writer = await asyncio.open_connection(sock=connection)
+            try:
+                request = pickle.dumps(constraint)
+                writer.write(LENGTH.pack(len(request)) + request)
+                [size] = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+                answer: str = pickle.loads(await reader.readexactly(size))
+            except (asyncio.IncompleteReadError, ConnectionError):
+                if not self._sandbox.is_running:
+                    raise
+                return f"{BEYOND_LIMITS}, to compile"
+            finally:
+                writer.close()
         return answer
 
     def close(self) -> None:

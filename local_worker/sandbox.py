@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from threading import Lock
 
 from local_worker.sandbox_process import Setup
@@ -41,8 +42,8 @@ class Sandbox:
         """Whether the process runs, so that the others can be forked."""
         return self._process is not None and self._process.poll() is None
 
-    def connect(self) -> socket.socket:
-        """Return a connection to a process of its own, which ends with the connection.
+    def connect(self) -> tuple[socket.socket, Connection]:
+        """Return a connection to a process of its own, and one without messages, with which the process ends.
 
         Raises ValueError if there is no vocabulary. It takes up to some seconds if the process does not run.
         """
@@ -52,9 +53,10 @@ class Sandbox:
                 self._start()
             assert self._commands is not None
             ours, theirs = socket.socketpair()
-            with theirs:
-                socket.send_fds(self._commands, [b"\0"], [theirs.fileno()])
-            return ours
+            life, end = socket.socketpair()
+            with theirs, end:
+                socket.send_fds(self._commands, [b"\0"], [theirs.fileno(), end.fileno()])
+            return ours, Connection(life.detach())
 
     def _start(self) -> None:
         setup = Setup(self._vocabulary(), CPU_SECONDS, MEMORY_BYTES, NICENESS)

@@ -2,8 +2,8 @@
 
 The kernel ends a fork beyond its limits, whatever the library does. The process imports little, so that it starts in a
 fraction of a second and a fork takes milliseconds. The worker starts it with a Setup as standard input and the
-descriptor of a socket as argument. Each connection that comes through this socket has a fork of its own, which answers
-the requests on it.
+descriptor of a socket as argument. Each pair of connections that comes through this socket has a fork of its own, which
+answers the requests on the first, and ends with the second.
 """
 
 import fcntl
@@ -59,12 +59,13 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no fork is waited for
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker drains first
     os.nice(setup.niceness)
-    while descriptors := socket.recv_fds(commands, 1, 1)[1]:
-        with Connection(descriptors[0]) as connection:
+    while descriptors := socket.recv_fds(commands, 1, 2)[1]:
+        with Connection(descriptors[0]) as connection, Connection(descriptors[1]) as life:
             if os.fork() == 0:
                 try:
                     commands.close()
                     _limit(setup)
+                    _end_with(life)
                     Answers(connection, Grammars(lambda: vocabulary), setup.cpu_seconds).run()
                 finally:
                     os._exit(0)
@@ -76,6 +77,19 @@ def _limit(setup: Setup) -> None:
         resource.setrlimit(kind, (limit, limit))
 
 
+def _end_with(life: Connection) -> None:
+    """Let the kernel end this process when the other end of `life` is closed (SIGIO), whatever the library does.
+
+    Nothing is ever sent on it: the kernel may signal what was sent after it has been read.
+    """
+    fcntl.fcntl(life.fileno(), fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(life.fileno(), fcntl.F_SETFL, fcntl.fcntl(life.fileno(), fcntl.F_GETFL) | os.O_ASYNC)
+    poll = select.poll()
+    poll.register(life.fileno(), 0)
+    if poll.poll(0):  # it was closed before
+        os._exit(0)
+
+
 class Answers:
     """The answers to the requests on one connection: a Mask, or for a Constraint the error that it has."""
 
@@ -84,36 +98,20 @@ class Answers:
         self._grammars = grammars
         self._cpu_seconds = cpu_seconds
         self._outputs: dict[int, FollowedOutput] = {}
-        fcntl.fcntl(connection.fileno(), fcntl.F_SETOWN, os.getpid())
 
     def run(self) -> None:
         """Answer until the connection ends."""
         try:
             while True:
                 request = self._connection.recv()
-                self._begin(self._cpu_seconds * (2 if isinstance(request, MaskRequest) else 1))
-                answer = self._mask(request) if isinstance(request, MaskRequest) else self._error(request)
-                self._end()
+                is_mask = isinstance(request, MaskRequest)
+                # The kernel ends this process beyond the limit (SIGPROF).
+                signal.setitimer(signal.ITIMER_PROF, self._cpu_seconds * (2 if is_mask else 1))
+                answer = self._mask(request) if is_mask else self._error(request)
+                signal.setitimer(signal.ITIMER_PROF, 0)
                 self._connection.send(answer)
         except (EOFError, OSError):
             return
-
-    def _begin(self, cpu_seconds: float) -> None:
-        """Let the kernel end this process beyond the limit (SIGPROF), and with the connection (SIGIO)."""
-        signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
-        self._signal(os.O_ASYNC)
-        poll = select.poll()
-        poll.register(self._connection.fileno(), 0)
-        if any(events & select.POLLHUP for _, events in poll.poll(0)):  # before the signal was asked for
-            raise EOFError
-
-    def _end(self) -> None:
-        self._signal(0)
-        signal.setitimer(signal.ITIMER_PROF, 0)
-
-    def _signal(self, flag: int) -> None:
-        flags = fcntl.fcntl(self._connection.fileno(), fcntl.F_GETFL) & ~os.O_ASYNC
-        fcntl.fcntl(self._connection.fileno(), fcntl.F_SETFL, flags | flag)
 
     def _error(self, constraint: Constraint) -> str:
         return self._grammars.error(constraint)

@@ -18,7 +18,8 @@ class MaskProcess:
     """One process, for one thread at a time; `ended` are outputs that it may forget."""
 
     def __init__(self, sandbox: Sandbox) -> None:
-        self._connection = Connection(sandbox.connect().detach())
+        connection, self._life = sandbox.connect()
+        self._connection = Connection(connection.detach())
         self.ended: deque[int] = deque()
         self.is_busy = False
         self.is_lost = False
@@ -36,6 +37,7 @@ class MaskProcess:
 
     def close(self) -> None:
         self._connection.close()
+        self._life.close()
 
 
 class MaskProcesses:

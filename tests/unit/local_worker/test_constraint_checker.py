@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from local_worker.compilations import FairTurns
 from local_worker.constraint_checker import ConstraintChecker
 from local_worker.engine.mask_processes import MOST_PROCESSES, MaskProcesses, SandboxedOutput
 from local_worker.sandbox import Sandbox
+from local_worker.sandbox_process import MaskRequest
 from local_worker.tokenizer import ByteTokenizer
 from serving.constraint import Constraint
 
@@ -143,6 +145,18 @@ def test_memory_and_time_of_an_output_are_bounded_and_those_of_its_tenant_go_on(
         assert allowed is not None, "it is followed by another process, from its beginning on"
     assert SandboxedOutput(processes, "eve", Constraint("regex", ("a+",))).mask([97, 97]).allowed == allowed
     processes.close()
+    sandbox.close()
+
+
+def test_a_message_that_arrives_while_a_mask_is_made_does_not_end_the_process() -> None:
+    """Nor does the signal of what was sent before, which can come when it has been read."""
+    sandbox = Sandbox(ByteTokenizer().vocabulary)
+    socket, life = sandbox.connect()
+    with Connection(socket.detach()) as connection, life:
+        for number in range(100):
+            connection.send(MaskRequest(number, Constraint("regex", (f"a{{{number}}}b",)), (), ()))
+            if number:
+                assert connection.recv().allowed, "of the one before, while this one arrived"
     sandbox.close()
 
 
