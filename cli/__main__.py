@@ -40,9 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Without a verb, print the help.
     """
-    if isinstance(
-        sys.stdout, io.TextIOWrapper
-    ):  # a user's name must not end a report on a terminal that lacks a letter
+    # A user's name must not end a report on a terminal that lacks a letter.
+    if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         args = _parsed(sys.argv[1:] if argv is None else argv)

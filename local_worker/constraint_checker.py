@@ -72,5 +72,5 @@ class ConstraintChecker:
         return answer
 
     def close(self) -> None:
-        """End the processes."""
+        """End the process from which trial compilations are forked."""
         self._sandbox.close()

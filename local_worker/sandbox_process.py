@@ -100,7 +100,7 @@ class Answers:
         self._outputs: dict[int, FollowedOutput] = {}
 
     def run(self) -> None:
-        """Answer until the connection ends."""
+        """Answer one request after the other until the worker closes the connection, or a limit ends this process."""
         try:
             while True:
                 request = self._connection.recv()
